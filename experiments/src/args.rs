@@ -248,11 +248,11 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::coroutines)]
     pub coroutines: Option<u32>,
     /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms; on sim 400us, longer for slow
-    /// profiles; shorter with --quick. With a precision, the shortest. If not given, points in which too little ended take longer.
+    /// profiles; shorter with --quick. With a precision, the shortest; given alone, exactly so long. If not given, points in which too little ended take longer.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Measure each point until the 95 % confidence interval of its rate is within this share to either side, at most
-    /// for 16 durations; usually the duration is fixed.
+    /// for 16 durations. Usually 1%, but for a --duration that is given, --quick and --cluster, which have fixed times.
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = values::precision)]
     pub precision: Option<f64>,
     /// Seed of every random draw.

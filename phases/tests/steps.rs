@@ -52,7 +52,11 @@ async fn stages(env: Rc<Env>, needs: Needs, intent: Intent) -> Vec<(Phase, Steps
         txn.time = ops.timestamp().unwrap();
         let packing = needs.packing;
         let reads = if packing == Packing::Locked { ReadLocks::Shared } else { ReadLocks::None };
-        let rule = LockRule { stamp, time: txn.time, packing, on_conflict: OnConflict::Fail, reads };
+        let on_conflict = match needs.protocol {
+            "waitdie" => OnConflict::WaitIfOlder,
+            _ => OnConflict::Fail,
+        };
+        let rule = LockRule { stamp, time: txn.time, packing, on_conflict, reads };
         let at = env.touch(&mut txn, T, 1, intent);
         for phase in [Phase::Fetch, Phase::Lock, Phase::Validate, Phase::Install] {
             let (before, cost) = (env.port.traffic(), txn.costs[phase]);
@@ -114,8 +118,8 @@ fn check(needs: Needs, via: Via, intent: Intent, expected: [Steps; 4]) {
     }
 }
 
-/// Figure 5: a1 is one call, a4 another; b1 is CAS and READ, b3 two WRITEs. A shared lock is freed by CAS, as others may
-/// hold it; the paper has none.
+/// Figure 5: a1 is one call, a4 another; b1 is CAS and READ, b3 two WRITEs. A shared lock is freed by an
+/// atomic, as others may hold it; the paper has none.
 #[test]
 fn two_phase_locking() {
     for needs in [Needs::NOWAIT, Needs::WAITDIE] {

@@ -12,7 +12,7 @@ use primitives::fabric::Nic;
 use primitives::fabric::verbs::{Options, Verbs, VerbsNic};
 use primitives::mem::{Access, MemoryKeys, Region};
 use primitives::mesh::config::read_key;
-use primitives::mesh::session::{Program, drive, join};
+use primitives::mesh::session::{Note, Program, drive, join};
 use primitives::mesh::{ClusterFile, Limits, Session};
 use primitives::verbs::work::GRH_BYTES;
 use primitives::verbs::{
@@ -56,6 +56,13 @@ struct Offer {
     rkey: Rkey,
 }
 
+/// Whatever went wrong at the door: what is found is all that is to be read here.
+fn told(note: Note) {
+    if !matches!(note, Note::Joined { .. }) {
+        eprintln!("{note}");
+    }
+}
+
 impl End {
     fn open(device: &str, path: &Path, id: u16) -> Outcome<End> {
         let cluster = ClusterFile::parse(&std::fs::read_to_string(path)?)?;
@@ -65,8 +72,7 @@ impl End {
         let program = Program::new("faults 1");
         let mut session = if id == 0 {
             let listener = TcpListener::bind(cluster.rendezvous()?)?;
-            let mut session =
-                drive(&listener, &cluster, &key, &program, limits, &mut |text| eprintln!("{text}"))?;
+            let mut session = drive(&listener, &cluster, &key, &program, limits, &mut told)?;
             session.begin(b"")?;
             session
         } else {

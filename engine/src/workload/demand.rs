@@ -7,7 +7,7 @@
 use super::keys::KeyDist;
 use super::{AnyWorkload, Scale};
 use crate::session::RetryPolicy;
-use phases::model::{Band, TxnClass, Workload as Demand};
+use phases::model::{Band, Elsewhere, TxnClass, Workload as Demand};
 
 /// Bands that stand for a zipfian distribution: one for each doubling of the rank. The first record alone is often a tenth of all
 /// accesses, and the tenth a hundredth.
@@ -21,6 +21,8 @@ pub(super) struct Shape {
     pub(super) tables: u64,
     pub(super) payload_bytes: u32,
     pub(super) reads_ahead: bool,
+    /// A client draws records of other nodes only.
+    pub(super) remote: bool,
 }
 
 pub(super) fn classes_of(classes: impl IntoIterator<Item = TxnClass>) -> Vec<TxnClass> {
@@ -119,12 +121,20 @@ impl AnyWorkload {
         let sought = |band: &Band| Sought { records: band.records * elsewhere, share: band.share };
         let sought: Vec<Sought> = bands.iter().map(sought).collect();
         let cache_hit_share = if scale.nodes < 2 { 1.0 } else { hit_share(&sought, cache_bytes) };
+        // All that a class touches is on other nodes, if it is only these.
+        let placed = |class: TxnClass| match shape.remote {
+            true => {
+                let all = Elsewhere { reads: class.reads, writes: class.writes };
+                TxnClass { elsewhere: Some(all), ..class }
+            }
+            false => class,
+        };
         Demand {
             name: self.name().to_owned(),
-            classes: shape.classes,
+            classes: shape.classes.into_iter().map(placed).collect(),
             payload_bytes: shape.payload_bytes,
             tables: shape.tables as u32,
-            local_share: 1.0 / f64::from(scale.nodes.max(1)),
+            local_share: if shape.remote { 0.0 } else { 1.0 / nodes },
             cache_hit_share,
             bands,
             reads_ahead: shape.reads_ahead,
@@ -138,8 +148,6 @@ impl AnyWorkload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phases::model::Elsewhere;
-
     fn demand(name: &str, settings: &[(&str, &str)], cache_bytes: usize) -> Demand {
         let scale = Scale { nodes: 4, workers: 2 };
         let workload = AnyWorkload::parse(name, scale, settings.iter().copied()).expect("valid settings");
@@ -160,6 +168,11 @@ mod tests {
             let d = demand(name, settings, 1 << 24);
             d.validate().unwrap_or_else(|e| panic!("{name} {settings:?}: {e}"));
             assert_eq!(d.local_share, 0.25);
+            let remote = demand(name, &[settings, &[("remote", "true")]].concat(), 1 << 24);
+            remote.validate().unwrap_or_else(|e| panic!("{name} {settings:?}: {e}"));
+            let all = |class: &TxnClass| Some(Elsewhere { reads: class.reads, writes: class.writes });
+            assert!(remote.classes.iter().all(|class| class.elsewhere == all(class)), "{:?}", remote.classes);
+            assert_eq!(remote.local_share, 0.0);
         }
     }
 

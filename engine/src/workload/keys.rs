@@ -28,6 +28,46 @@ pub enum KeyDist {
     Zipfian(Zipfian),
 }
 
+/// The other nodes, of a client that draws no keys of its own node. Keys are placed by their remainder.
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    nodes: u64,
+    own: u64,
+}
+
+/// Draws at the most until one is another node's; then its next neighbour is taken that is. A single key may take nearly all draws, and be
+/// of the own node.
+const REDRAWS: usize = 64;
+
+impl Others {
+    /// Of so many nodes all but `own`.
+    pub fn than(own: u16, nodes: u16) -> Others {
+        Others { nodes: u64::from(nodes), own: u64::from(own) }
+    }
+
+    /// Whether one of them has the key.
+    fn have(self, key: u64) -> bool {
+        key % self.nodes != self.own
+    }
+}
+
+/// Refuses clients that shall draw no keys of their own node if there is no other one, or the others have fewer than `least` of `keys`.
+///
+/// # Errors
+/// As said.
+pub fn check_remote(p: &Params, nodes: u16, keys: u64, least: u64) -> Result<(), ParamError> {
+    if nodes < 2 {
+        return Err(p.refuse("remote=true takes records of other nodes, and there is one node".to_owned()));
+    }
+    let others = keys - keys.div_ceil(u64::from(nodes));
+    if others < least {
+        return Err(p.refuse(format!(
+            "remote=true takes {least} different records of other nodes, and they have {others} of {keys}"
+        )));
+    }
+    Ok(())
+}
+
 impl KeyDist {
     /// The distribution over `keys` keys that the parameters `zipf_theta`, or `hot_records_share` and `hot_accesses_share`, ask
     /// for. There is a hot set if `switch`, one of the latter two, is not zero.
@@ -89,16 +129,52 @@ impl KeyDist {
         }
     }
 
-    /// Draws a key that is not among `taken`, of which there are fewer than keys: where the draw is, its next free neighbour. A
-    /// redraw might not end where one key takes nearly all.
+    /// Draws a key, of those that `others` have if it is only these.
     #[inline]
-    pub fn sample_other(&self, taken: &[u64], rng: &mut impl Rng) -> u64 {
-        debug_assert!((taken.len() as u64) < self.keys());
+    pub fn sample_of(&self, others: Option<Others>, rng: &mut impl Rng) -> u64 {
+        let Some(others) = others else { return self.sample(rng) };
         let mut key = self.sample(rng);
-        while taken.contains(&key) {
+        for _ in 0..REDRAWS {
+            if others.have(key) {
+                return key;
+            }
+            key = self.sample(rng);
+        }
+        self.next_of(others, key)
+    }
+
+    /// A key or its next neighbour that others have.
+    fn next_of(&self, others: Others, mut key: u64) -> u64 {
+        while !others.have(key) {
             key = (key + 1) % self.keys();
         }
         key
+    }
+
+    /// Draws a key that is not among `taken`, of which there are fewer than keys: where the draw is, its next free neighbour. A
+    /// redraw might not end where one key takes nearly all.
+    #[inline]
+    pub fn sample_other(&self, taken: &[u64], others: Option<Others>, rng: &mut impl Rng) -> u64 {
+        debug_assert!((taken.len() as u64) < self.keys());
+        let mut key = self.sample_of(others, rng);
+        while taken.contains(&key) || others.is_some_and(|others| !others.have(key)) {
+            key = (key + 1) % self.keys();
+        }
+        key
+    }
+
+    /// As [`KeyDist::sample_pair`], of the keys that `others` have if it is only these.
+    pub fn sample_pair_of(&self, others: Option<Others>, rng: &mut impl Rng) -> (u64, u64) {
+        let Some(others) = others else { return self.sample_pair(rng) };
+        let mut pair = self.sample_pair(rng);
+        for _ in 0..REDRAWS {
+            if others.have(pair.0) && others.have(pair.1) {
+                return pair;
+            }
+            pair = self.sample_pair(rng);
+        }
+        let first = self.next_of(others, pair.0);
+        (first, self.next_of(others, (first + 1) % self.keys()))
     }
 
     /// Draws two different keys out of the same part of the distribution, as SmallBank's two-account
@@ -246,6 +322,35 @@ mod tests {
         let of_hot: f64 = hot[..4].iter().sum();
         assert!((of_hot - 0.9).abs() < near(0.9), "{of_hot}");
         assert!(hot[4..].iter().all(|&s| (s - 0.1 / 96.0).abs() < near(0.1 / 96.0)));
+    }
+
+    #[test]
+    fn others_keys_are_drawn_as_often_as_they_are_among_all() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        let (zipfian, others) = (KeyDist::zipfian(12, 0.9), Others::than(1, 4));
+        let all = shares(&zipfian, 12);
+        let theirs: f64 =
+            all.iter().zip(0..).filter(|(_, key)| others.have(*key)).map(|(share, _)| share).sum();
+        let mut counts = [0u64; 12];
+        for _ in 0..DRAWS {
+            counts[zipfian.sample_of(Some(others), &mut rng) as usize] += 1;
+        }
+        for (key, count) in counts.into_iter().enumerate() {
+            let expected = if others.have(key as u64) { all[key] / theirs } else { 0.0 };
+            let got = count as f64 / DRAWS as f64;
+            assert!((got - expected).abs() < 2.0 * near(expected.max(1e-4)), "{key}: {got}, {expected}");
+        }
+        for dist in [KeyDist::uniform(4), KeyDist::hot_set(100, 0.04, 0.9), KeyDist::zipfian(100, 0.9999)] {
+            for own in 0..2 {
+                let others = Others::than(own, 2);
+                let (a, b) = dist.sample_pair_of(Some(others), &mut rng);
+                assert!(others.have(a) && others.have(b) && a != b, "{dist:?}: {a}, {b}");
+                let c = dist.sample_other(&[a], Some(others), &mut rng);
+                assert!(others.have(c) && c != a, "{dist:?}: {c} beside {a}");
+            }
+        }
+        // One key takes nearly all, and is the own node's.
+        assert_eq!(KeyDist::hot_set(64, 0.01, 1.0).sample_of(Some(Others::than(0, 2)), &mut rng), 1);
     }
 
     #[test]

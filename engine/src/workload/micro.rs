@@ -7,9 +7,9 @@
 mod demand;
 
 use super::ahead::{InputWords, ReadWriteSet};
-use super::keys::KeyDist;
+use super::keys::{KeyDist, Others, check_remote};
 use super::params::{Param, ParamError, Params};
-use super::{Check, RecordId, Scale, TableDef, Workload};
+use super::{Check, Client, RecordId, Scale, TableDef, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use phases::ops::PhaseOps;
@@ -36,6 +36,7 @@ pub const PARAMS: &[Param] = &[
         "share of accesses that go to the hot set, if there is one",
     ),
     Param::flag("together", false, "fetch all records at once instead of one after the other"),
+    Param::flag("remote", false, "records of other nodes only: every access goes over the network"),
 ];
 
 /// The workload, ready to run.
@@ -48,6 +49,8 @@ pub struct Micro {
     payload_bytes: u32,
     blind: bool,
     together: bool,
+    /// Of how many nodes a client takes the records of all but its own, if it is not all.
+    remote: Option<u16>,
 }
 
 /// The records of one transaction, all different; the first `reads` are only read.
@@ -126,6 +129,8 @@ impl Micro {
         }
         let payload_bytes = p.whole_words("payload_bytes")?;
         let keys = KeyDist::parse(&p, records, "hot_records_share")?;
+        let remote = p.flag("remote").then_some(scale.nodes);
+        remote.map_or(Ok(()), |nodes| check_remote(&p, nodes, records, (reads + writes) as u64))?;
         Ok(Micro {
             records,
             keys,
@@ -134,12 +139,21 @@ impl Micro {
             payload_bytes,
             blind: p.flag("blind"),
             together: p.flag("together"),
+            remote,
         })
     }
 
     /// Records of the table.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    fn draw_of(&self, others: Option<Others>, rng: &mut impl Rng) -> Input {
+        let mut keys = [0; MAX_RECORDS];
+        for i in 0..self.reads + self.writes {
+            keys[i] = self.keys.sample_other(&keys[..i], others, rng);
+        }
+        Input { keys }
     }
 }
 
@@ -171,11 +185,11 @@ impl Workload for Micro {
     fn fill(&self, _: RecordId, _: &mut [u64]) {}
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
-        let mut keys = [0; MAX_RECORDS];
-        for i in 0..self.reads + self.writes {
-            keys[i] = self.keys.sample_other(&keys[..i], rng);
-        }
-        Input { keys }
+        self.draw_of(None, rng)
+    }
+
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Input {
+        self.draw_of(self.remote.map(|nodes| Others::than(client.node, nodes)), rng)
     }
 
     async fn execute<P: Protocol, O: PhaseOps>(

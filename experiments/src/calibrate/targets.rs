@@ -60,6 +60,9 @@ const WINDOW: (u64, u64) = (20, 60_000);
 /// as much as a number that is a twentieth off.
 const GROUPS: f64 = 1_500.0;
 
+/// Rates that are known no better than within this share to either side are told: a fit takes all targets alike.
+const VAGUE: f64 = 0.05;
+
 impl Targets {
     /// Of the calibrate claims, those whose experiments run on the profile and whose values are numbers. One that compares it with
     /// other profiles is among them: those stay as they are shipped.
@@ -154,7 +157,8 @@ impl Targets {
     /// As [`Targets::of_results`], or if a row says what no load can have done.
     pub fn of_rows(rows: &[Row], spec: &Value, seed: u64, origin: String) -> Result<Targets, CliError> {
         let (scope, mut points) = measured(spec)?;
-        let (mut list, mut chosen, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut list, mut chosen, mut left_out, mut vague) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let by_number: BTreeMap<usize, &Row> =
             rows.iter().filter_map(|row| Some((row.get("point")?.parse().ok()?, row))).collect();
         for (number, shows) in identifying(&points.clone()) {
@@ -190,6 +194,8 @@ impl Targets {
                     "its row in points.csv was damaged or made up: characterize again into a new directory",
                 ));
             }
+            let known = row.number("rate_ci_relative").filter(|known| shows == Shows::Rate && *known > VAGUE);
+            vague.extend(known);
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
             list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
             let round = row.number("latency_p50_ns").unwrap_or(0.0) as u64;
@@ -203,13 +209,23 @@ impl Targets {
         if list.is_empty() {
             return Err(of_another_version());
         }
-        let warnings = match &left_out[..] {
+        let mut warnings = match &left_out[..] {
             [] => Vec::new(),
             some => vec![format!(
                 "left out, since nothing was measured there for long enough: {}",
                 some.join(", ")
             )],
         };
+        if let Some(worst) = vague.iter().copied().reduce(f64::max) {
+            warnings.push(format!(
+                "of {} targets {} are rates that are known no better than ± {:.0} %, the worst ± {:.0} %, and the fit takes all alike: \
+                 characterize without --quick and --duration, on an idle machine",
+                list.len(),
+                vague.len(),
+                100.0 * VAGUE,
+                100.0 * worst
+            ));
+        }
         let source = Source::Points { points: chosen, seed };
         Ok(Targets { list, origin, warnings, jobs: usual_jobs(true), source })
     }

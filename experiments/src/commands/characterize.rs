@@ -14,7 +14,7 @@ use crate::output::{command_line, emit, human_rate, table};
 use crate::primitive::{failed, sampled, verb_of};
 use crate::schedule::{self, Watch};
 use crate::scope::{self, usual_scope};
-use crate::spec::FabricChoice;
+use crate::spec::{FabricChoice, limits};
 use crate::sweep::usual_jobs;
 use crate::window::long_enough;
 use primitives::bench::{self, BenchVerb, Point, Rated, Sample, Scope};
@@ -53,6 +53,13 @@ pub struct Characterized {
     /// The profile: fitted where time is real, the simulated one where it is virtual. `None` if only some questions
     /// were asked.
     pub profile: Option<Profile>,
+}
+
+/// How well rates are to be known where nobody says: a first look takes a fixed time, and so does what is to take a time that was given; a
+/// cluster's processes count by themselves, and none of them could say when all have counted enough.
+fn usual_precision(args: &CharacterizeArgs) -> Option<f64> {
+    let fixed = args.quick || args.duration.is_some() || args.cluster.is_some();
+    (!fixed).then_some(limits::USUAL_PRECISION)
 }
 
 /// The command.
@@ -94,7 +101,7 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
         threads: args.threads.map_or(usual.threads, |n| n as u16),
         coroutines: args.coroutines.unwrap_or(usual.coroutines),
         window: args.duration.map_or(usual.window, |d| d.nanos()),
-        precision: args.precision,
+        precision: args.precision.or(usual_precision(args)),
         ..usual
     };
     let name = names::for_file(&args.fabric.fabric);

@@ -153,7 +153,7 @@ impl Handlers {
     fn read_at(&mut self, name: Name, time: Timestamp, read: Option<u64>, reply: &mut Reply<'_>) {
         let Some(offset) = self.find(name) else { return wire::write_outcome(reply, owner::NOT_FOUND, 0) };
         let shape = self.store.layout().shape(name.table);
-        let denied = match self.store.read_at(offset, self.image.words(), shape, time, true) {
+        let denied = match self.store.read_at(offset, name.key, self.image.words(), shape, time, true) {
             Ok(None) => return wire::write_outcome(reply, owner::WAIT, offset),
             Ok(Some(slot)) => match read {
                 None => {
@@ -232,7 +232,7 @@ impl Handlers {
         };
         let versions = rule.packing == Packing::Versions;
         let verdict = if versions {
-            self.store.lock_at(offset, self.store.layout().shape(name.table), ask, rule)
+            self.store.lock_at(offset, name.key, self.store.layout().shape(name.table), ask, rule)
         } else {
             self.store.lock(offset, name.key, ask, rule)
         };

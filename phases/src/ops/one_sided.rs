@@ -7,7 +7,7 @@
 //! | validate | READ of the header; CAS where a lease is extended | |
 //! | log      | WRITE of the entry to each backup node | |
 //! | install  | WRITE of all behind the lock word, WRITE of the lock word behind it | one per record or node |
-//! | unlock   | WRITE of the lock word; CAS where others share the lock | |
+//! | unlock   | WRITE of the lock word; CAS, or FETCH_ADD where that is enough, if others share the lock | |
 //!
 //! Where lock and version share the word that CAS reaches (OCC, SUNDIAL), a lock needs the header that the record was
 //! read with, and a CAS that succeeds has validated the version too. The READ behind it is what DrTM+H §5.2 posts in the

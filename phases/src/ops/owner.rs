@@ -190,10 +190,12 @@ impl NodeStore {
     }
 
     /// Copies a multi-version record into `image` for a reader at `time`; the slot with its version, or `None` if that is not of
-    /// one piece yet. With `confirm`, the read timestamp is moved first, so that no earlier writer can come any more.
+    /// one piece yet. With `confirm`, the read timestamp is moved first, so that no earlier writer can come any more. Denied if it is not
+    /// this key's any more: between the look that found it and the copy another worker may have removed it, and put another one there.
     pub(super) fn read_at(
         &self,
         offset: u64,
+        key: u64,
         image: &[AtomicU64],
         shape: Shape,
         time: Timestamp,
@@ -210,14 +212,17 @@ impl NodeStore {
         // The lock before the versions: who frees it has put them there.
         let lock = self.region().load(offset);
         record::copy_local(self.region(), offset, image, shape);
+        if image[record::KEY_WORD].get() != key {
+            return Err(Abort::ReadChanged);
+        }
         let wts = (0..shape.slots()).map(|slot| image[shape.version_word(slot)].get());
         let slot = versions::readable(lock, wts, time)?;
         Ok(shape.whole(image, slot).then_some(slot))
     }
 
-    /// Locks a multi-version record for a writer at the rule's time, if neither reader nor writer is later.
-    pub(super) fn lock_at(&self, offset: u64, shape: Shape, ask: Ask, rule: LockRule) -> Verdict {
-        let verdict = self.lock_slot(offset, ask, rule);
+    /// Locks a multi-version record for a writer at the rule's time, if it still is this key's, and neither reader nor writer is later.
+    pub(super) fn lock_at(&self, offset: u64, key: u64, shape: Shape, ask: Ask, rule: LockRule) -> Verdict {
+        let verdict = self.lock(offset, key, ask, rule);
         let Verdict::Grant(locked) = verdict else { return verdict };
         let words = record::words_at(self.region(), offset, shape);
         let newest = shape.latest(words);
@@ -292,3 +297,55 @@ pub(super) const WAIT: u64 = 0xff;
 pub(super) const REFUSED: u64 = 0xfe;
 /// Status: no such record.
 pub(super) const NOT_FOUND: u64 = Abort::NotFound as u64 + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Mode, OnConflict, Owner, ReadLocks, Stamp};
+    use crate::store::Layout;
+    use crate::store::layout::{StoreConfig, TableSpec};
+    use primitives::verbs::NodeId;
+    use std::sync::Arc;
+
+    /// Whoever found a record may come to its place when another worker has put another one there: that one is neither read for it nor
+    /// locked. OCC's looks and locks do so as well (`NodeStore::look`, `NodeStore::lock`).
+    #[test]
+    fn a_version_is_read_and_locked_for_its_own_key_alone() {
+        let table = TableSpec {
+            name: "t".into(),
+            payload_words: 2,
+            rows_per_node: 8,
+            keys_per_block: 1 << 20,
+            ordered: false,
+        };
+        let config = StoreConfig {
+            tables: vec![table],
+            nodes: 1,
+            workers: 2,
+            replicas: 1,
+            log_ring_bytes: 1024,
+            packing: Packing::Versions,
+            first_version: 7,
+        };
+        let store = NodeStore::new(NodeId(0), Arc::new(Layout::new(config).unwrap()));
+        let offset = store.insert(NodeId(0), TableId(0), 5, &[50, 51]).unwrap();
+        let shape = store.layout().shape(TableId(0));
+        let image: Vec<AtomicU64> =
+            std::iter::repeat_with(AtomicU64::default).take(shape.words() as usize).collect();
+        let read = |key| store.read_at(offset, key, &image, shape, Timestamp(20), true);
+        assert!(matches!(read(5), Ok(Some(_))));
+        assert_eq!(read(6), Err(Abort::ReadChanged));
+        let rule = LockRule {
+            stamp: Stamp::new(Owner::new(NodeId(0), 0, 0), 1),
+            time: Timestamp(30),
+            packing: Packing::Versions,
+            on_conflict: OnConflict::Fail,
+            reads: ReadLocks::None,
+        };
+        let ask = Ask { mode: Mode::Exclusive, held: false, read: None };
+        let free = store.header(offset);
+        assert_eq!(store.lock_at(offset, 6, shape, ask, rule), Verdict::Deny(Abort::WriteChanged));
+        assert_eq!(store.header(offset), free, "it is given back");
+        assert!(matches!(store.lock_at(offset, 5, shape, ask, rule), Verdict::Grant(_)));
+    }
+}

@@ -6,7 +6,8 @@ use super::{Clock, Context, MAX_TRIES, OneSided, PhaseOps, Sabotage, Skew, Stop,
 use crate::log::{RingReader, Rings};
 use crate::plan::{CheckedPlan, Phase, Step, Via};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Packing, Timestamp, Verdict};
-use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId, record};
+use crate::store::record::{self, Word};
+use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableId};
 use crate::txn::{Access, Change, Intent, NOWHERE, Scan, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{CpuWork, Nic};
@@ -313,13 +314,16 @@ impl Phases {
         let confirm = access.intent == Intent::Read && !self.context.plan.nic_owns_leases();
         let slot = if access.intent == Intent::Read {
             let image = access.image().words();
-            let read = store.read_at(access.location, image, access.shape(), access.time, confirm);
+            let read =
+                store.read_at(access.location, access.key, image, access.shape(), access.time, confirm);
             // Notes what was seen; whether the version is right was decided on the lock as it was before.
             let _ = self.one.choose(access);
             read
         } else {
             record::copy_local(store.region(), access.location, access.image().words(), access.shape());
-            let slot = self.one.choose(access);
+            // As in `NodeStore::read_at`.
+            let ours = access.image().words()[record::KEY_WORD].get() == access.key;
+            let slot = if ours { self.one.choose(access) } else { Err(Abort::ReadChanged) };
             slot.map(|slot| access.shape().whole(access.image().words(), slot).then_some(slot))
         };
         match slot {
@@ -407,7 +411,7 @@ impl Phases {
                 self.context.charge(CpuWork::Probe);
                 let (location, ask) = (access.location, access.ask(mode));
                 let verdict = match rule.packing {
-                    Packing::Versions => store.lock_at(location, access.shape(), ask, rule),
+                    Packing::Versions => store.lock_at(location, access.key, access.shape(), ask, rule),
                     _ => store.lock(location, access.key, ask, rule),
                 };
                 match verdict {

@@ -14,6 +14,7 @@ impl Micro {
             tables: 1,
             payload_bytes: self.payload_bytes,
             reads_ahead: self.together,
+            remote: self.remote.is_some(),
         }
     }
 }

@@ -45,6 +45,7 @@ impl SmallBank {
             tables: 2,
             payload_bytes: self.payload_bytes,
             reads_ahead: true,
+            remote: self.remote.is_some(),
         }
     }
 }

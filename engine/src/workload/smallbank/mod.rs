@@ -20,10 +20,10 @@ mod demand;
 mod transactions;
 
 use super::ahead::{InputWords, ReadWriteSet};
-use super::keys::KeyDist;
+use super::keys::{KeyDist, Others, check_remote};
 use super::mix::Mix;
 use super::params::{Param, ParamError, Params};
-use super::{Check, RecordId, Scale, TableDef, Workload};
+use super::{Check, Client, RecordId, Scale, TableDef, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Session};
 use phases::ops::PhaseOps;
@@ -52,6 +52,7 @@ pub const PARAMS: &[Param] = &[
     Param::int("write_check", 15, 0, 1000, "weight of write-check"),
     Param::real("savings_withdrawal_share", 0.0, 0.0, 1.0, "share of transact-savings that withdraw"),
     Param::int("payload_bytes", 8, 8, 4096, "size of a record's payload; the balance is its first word"),
+    Param::flag("remote", false, "records of other nodes only: every access goes over the network"),
 ];
 
 /// The six transactions.
@@ -88,6 +89,8 @@ pub struct SmallBank {
     mix: Mix<Kind, 6>,
     withdrawal_share: f64,
     payload_bytes: u32,
+    /// Of how many nodes a client takes the accounts of all but its own, if it is not all.
+    remote: Option<u16>,
 }
 
 /// One transaction's input.
@@ -147,18 +150,37 @@ impl SmallBank {
                 keys - hot
             )));
         }
+        let remote = p.flag("remote").then_some(scale.nodes);
+        remote.map_or(Ok(()), |nodes| check_remote(&p, nodes, accounts, 2))?;
         Ok(SmallBank {
             accounts,
             customers,
             mix,
             withdrawal_share: p.real("savings_withdrawal_share"),
             payload_bytes,
+            remote,
         })
     }
 
     /// Customers of the bank.
     pub fn accounts(&self) -> u64 {
         self.accounts
+    }
+
+    fn draw_of(&self, others: Option<Others>, rng: &mut impl Rng) -> Input {
+        let kind = self.mix.draw(rng);
+        let (customer, other) = match kind {
+            Kind::Amalgamate | Kind::SendPayment => self.customers.sample_pair_of(others, rng),
+            _ => (self.customers.sample_of(others, rng), 0),
+        };
+        let amount = match kind {
+            Kind::DepositChecking => 130,
+            Kind::SendPayment | Kind::WriteCheck => 500,
+            Kind::TransactSavings if rng.random::<f64>() < self.withdrawal_share => -2020,
+            Kind::TransactSavings => 2020,
+            Kind::Amalgamate | Kind::Balance => 0,
+        };
+        Input { kind, customer, other, amount }
     }
 }
 
@@ -192,19 +214,11 @@ impl Workload for SmallBank {
     }
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
-        let kind = self.mix.draw(rng);
-        let (customer, other) = match kind {
-            Kind::Amalgamate | Kind::SendPayment => self.customers.sample_pair(rng),
-            _ => (self.customers.sample(rng), 0),
-        };
-        let amount = match kind {
-            Kind::DepositChecking => 130,
-            Kind::SendPayment | Kind::WriteCheck => 500,
-            Kind::TransactSavings if rng.random::<f64>() < self.withdrawal_share => -2020,
-            Kind::TransactSavings => 2020,
-            Kind::Amalgamate | Kind::Balance => 0,
-        };
-        Input { kind, customer, other, amount }
+        self.draw_of(None, rng)
+    }
+
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Input {
+        self.draw_of(self.remote.map(|nodes| Others::than(client.node, nodes)), rng)
     }
 
     async fn execute<P: Protocol, O: PhaseOps>(
@@ -305,6 +319,25 @@ mod tests {
         let only = ["amalgamate", "balance", "send_payment", "transact_savings", "write_check"];
         let bank = SmallBank::parse(SCALE, only.map(|name| (name, "0"))).unwrap();
         assert_eq!(counts(&bank, 1_000), [0, 0, 1_000, 0, 0, 0]);
+    }
+
+    #[test]
+    fn remote_customers_are_other_nodes() {
+        let bank = SmallBank::parse(SCALE, [("remote", "true")]).unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        for node in 0..SCALE.nodes {
+            for number in 0..2_000 {
+                let client = Client { node, worker: 0, number, serial: 0, now: primitives::units::Nanos(0) };
+                let input = bank.draw_at(client, &mut rng);
+                assert_ne!(input.customer % u64::from(SCALE.nodes), u64::from(node));
+                if matches!(input.kind, Kind::Amalgamate | Kind::SendPayment) {
+                    assert_ne!(input.other % u64::from(SCALE.nodes), u64::from(node));
+                    assert_ne!(input.customer, input.other);
+                }
+            }
+        }
+        let alone = SmallBank::parse(Scale { nodes: 1, workers: 2 }, [("remote", "true")]).unwrap_err();
+        assert!(alone.to_string().contains("there is one node"), "{alone}");
     }
 
     #[test]

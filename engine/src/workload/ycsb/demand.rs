@@ -35,6 +35,7 @@ impl Ycsb {
             tables: 1,
             payload_bytes: self.fields.payload_bytes(),
             reads_ahead: self.together,
+            remote: self.remote.is_some(),
         }
     }
 }

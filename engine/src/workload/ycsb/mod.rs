@@ -17,10 +17,10 @@ mod demand;
 mod fields;
 
 use super::ahead::{InputWords, ReadWriteSet};
-use super::keys::KeyDist;
+use super::keys::{KeyDist, Others, check_remote};
 use super::micro::Updates;
 use super::params::{Param, ParamError, Params};
-use super::{Check, RecordId, Scale, TableDef, Workload};
+use super::{Check, Client, RecordId, Scale, TableDef, Workload};
 use crate::protocol::Protocol;
 use crate::session::{Halt, Row, Session};
 use fields::{COUNTER, Fields};
@@ -62,6 +62,7 @@ pub const PARAMS: &[Param] = &[
     ),
     Param::real("think_us", 0.0, 0.0, 10_000.0, "computation between the last operation and the commit"),
     Param::flag("together", false, "ask for all records at once instead of one after the other"),
+    Param::flag("remote", false, "records of other nodes only: every access goes over the network"),
 ];
 
 /// The workload, ready to run.
@@ -75,6 +76,8 @@ pub struct Ycsb {
     blind: bool,
     think: Nanos,
     together: bool,
+    /// Of how many nodes a client takes the records of all but its own, if it is not all.
+    remote: Option<u16>,
 }
 
 /// The operations of one transaction.
@@ -123,6 +126,8 @@ impl Ycsb {
             )));
         }
         let keys = KeyDist::parse(&p, records, "hot_accesses_share")?;
+        let remote = p.flag("remote").then_some(scale.nodes);
+        remote.map_or(Ok(()), |nodes| check_remote(&p, nodes, records, operations))?;
         Ok(Ycsb {
             records,
             fields,
@@ -132,12 +137,25 @@ impl Ycsb {
             blind: p.flag("blind"),
             think: Nanos((p.real("think_us") * 1000.0).round() as u64),
             together: p.flag("together"),
+            remote,
         })
     }
 
     /// Records of the table.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    fn draw_of(&self, others: Option<Others>, rng: &mut impl Rng) -> Input {
+        let mut input = Input { keys: [0; MAX_OPERATIONS], fields: [0; MAX_OPERATIONS], writes: 0 };
+        for i in 0..self.operations {
+            input.keys[i] = self.keys.sample_other(&input.keys[..i], others, rng);
+            if rng.random::<f64>() < self.write_share {
+                input.writes |= 1 << i;
+                input.fields[i] = rng.random_range(0..self.fields.count) as u16;
+            }
+        }
+        input
     }
 
     fn torn<P: Protocol, O: PhaseOps>(&self, session: &Session<P, O>, row: Row) -> u64 {
@@ -182,15 +200,11 @@ impl Workload for Ycsb {
     fn fill(&self, _: RecordId, _: &mut [u64]) {}
 
     fn draw(&self, rng: &mut impl Rng) -> Input {
-        let mut input = Input { keys: [0; MAX_OPERATIONS], fields: [0; MAX_OPERATIONS], writes: 0 };
-        for i in 0..self.operations {
-            input.keys[i] = self.keys.sample_other(&input.keys[..i], rng);
-            if rng.random::<f64>() < self.write_share {
-                input.writes |= 1 << i;
-                input.fields[i] = rng.random_range(0..self.fields.count) as u16;
-            }
-        }
-        input
+        self.draw_of(None, rng)
+    }
+
+    fn draw_at(&self, client: Client, rng: &mut impl Rng) -> Input {
+        self.draw_of(self.remote.map(|nodes| Others::than(client.node, nodes)), rng)
     }
 
     fn input_words(&self) -> Option<usize> {

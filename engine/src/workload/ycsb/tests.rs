@@ -116,3 +116,25 @@ fn settings_that_cannot_be_are_refused() {
     assert!(refusal(&[("zipf_theta", "0.5"), ("hot_accesses_share", "0.1")]).contains("set one"));
     assert!(refusal(&[("hot_records_share", "0"), ("hot_accesses_share", "0.1")]).contains("hot area"));
 }
+
+#[test]
+fn remote_records_are_other_nodes() {
+    for theta in ["0", "0.9"] {
+        let settings = [("remote", "true"), ("records_per_thread", "8"), ("zipf_theta", theta)];
+        let scale = Scale { nodes: 4, workers: 1 };
+        let ycsb = Ycsb::parse(scale, settings).unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        for number in 0..500 {
+            let client = Client { node: 3, worker: 0, number, serial: 0, now: Nanos(0) };
+            let input = ycsb.draw_at(client, &mut rng);
+            let mut keys = input.keys[..10].to_vec();
+            assert!(keys.iter().all(|key| key % 4 != 3), "{keys:?}");
+            keys.sort_unstable();
+            keys.dedup();
+            assert_eq!(keys.len(), 10, "all different");
+        }
+        let few = [("remote", "true"), ("records_per_thread", "3"), ("operations", "10")];
+        let refused = Ycsb::parse(scale, few).unwrap_err().to_string();
+        assert!(refused.contains("10 different records of other nodes, and they have 9 of 12"), "{refused}");
+    }
+}
