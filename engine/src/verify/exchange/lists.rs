@@ -2,7 +2,9 @@
 //!
 //! Whoever reads a list sees the order in which its elements were appended, so all reads of one list must be prefixes of
 //! the longest, and no list has an element twice; a list that is not so is a [`Disorder`]. If the elements of all lists
-//! grow, they are versions as they are; else each gets its place in its list.
+//! grow, they are versions as they are; else each gets its place in its list. Elements that nobody read come behind all
+//! others, in the order their appenders ended in: a guess where these overlapped, and a cycle can come of it. A last
+//! transaction that reads all lists leaves nothing to guess.
 //!
 //! A list that was read becomes a read of its last element, which tells all the others. What it does not tell is said
 //! beside it. An element that nobody appended, or only one who aborted, is not in the order (one reader may see it and
@@ -101,12 +103,20 @@ pub(super) fn resolve(draft: &mut Draft, reads: &[ListRead], arena: &[u64]) -> b
     });
     let Orders { longest, mut places, aside, zero, sound, disorders, .. } = orders;
     let grows = |list: &Vec<Sight>| list.is_sorted_by(|a, b| a.element < b.element);
-    let in_place = |&(record, element): &(u64, u64)| {
+    // What nobody saw comes behind all that somebody saw, as its appenders ended.
+    let unseen: Vec<(u64, u64, usize)> = appenders
+        .iter()
+        .filter(|(element, by)| active[by.txn] && !places.contains_key(element))
+        .map(|(&(record, element), by)| (record, element, by.op))
+        .collect();
+    let behind = |&(record, element, _): &(u64, u64, usize)| {
         let last = longest.get(&record).and_then(|list| list.last());
-        last.is_none_or(|last| element > last.element) || places.contains_key(&(record, element))
+        last.is_none_or(|last| element > last.element)
     };
-    let mut appended = appenders.iter().filter(|(_, by)| active[by.txn]).map(|(element, _)| element);
-    let as_they_are = !zero && longest.values().all(grows) && appended.all(in_place);
+    let as_they_are = !zero
+        && longest.values().all(grows)
+        && unseen.iter().all(behind)
+        && unseen.is_sorted_by(|a, b| a.0 != b.0 || a.2 < b.2);
 
     for read in reads {
         draft.ops[read.op].version = arena[read.list.clone()].last().copied();
@@ -132,7 +142,6 @@ pub(super) fn resolve(draft: &mut Draft, reads: &[ListRead], arena: &[u64]) -> b
     for op in &mut draft.ops {
         let Some(element) = op.version else { continue };
         let place = *places.entry((op.record, element)).or_insert_with(|| {
-            // It is in no order: behind all that somebody saw.
             let next = next.entry(op.record).or_insert(1);
             *next += 1;
             *next - 1

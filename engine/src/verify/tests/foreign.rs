@@ -549,6 +549,13 @@ fn sound_lists_pass_and_their_first_appender_is_no_loader() {
         }
     }
     assert_eq!(lists(&[("ok", "[:append 7 1]")]).txns().len(), 1);
+    // What nobody read was appended in the order of its appenders' ends, whatever its number is.
+    let history = lists(&[
+        ("ok", "[:append 7 5] [:append 8 1]"),
+        ("ok", "[:append 7 3] [:append 8 2]"),
+        ("ok", "[:r 8 [1 2]]"),
+    ]);
+    assert_eq!(kind(&history, Level::StrictSerializable), None);
 }
 
 /// A transaction over lists: how it ends, what it appends (records) and which lists it reads.
