@@ -129,6 +129,32 @@ fn check_writes_and_reads_other_checkers_formats() {
     refused(&["check", &plume, "--format", "json"], 2, &["there are doorbell, elle-append"]);
 }
 
+/// Lists of Elle's that cannot be are a verdict; what is no list is no history.
+#[test]
+fn lists_that_disagree_fail_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lists.edn");
+    let file = path.to_str().unwrap();
+    for (first, second, exit, says) in [
+        ("[1 2]", "[1 2]", 0, "serializable: pass"),
+        ("[1 2]", "[2 1]", 1, "element 2 was read where another read of the list has element 1"),
+        ("[1 9 2]", "[1 2]", 1, "unwritten-read on table 0 key 7 version 9"),
+        ("[1 x 2]", "[1 2]", 2, "`x` in a list"),
+    ] {
+        let appends = "{:process 0 :type :ok :value [[:append 7 1] [:append 8 1]]}\n\
+                       {:process 1 :type :ok :value [[:append 7 2]]}\n";
+        let reads = format!(
+            "{{:process 2 :type :ok :value [[:r 7 {first}]]}}\n\
+             {{:process 3 :type :ok :value [[:r 7 {second}]]}}\n"
+        );
+        std::fs::write(&path, format!("{appends}{reads}")).unwrap();
+        let output = run(&["check", file]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+        assert_eq!(code(&output), exit, "{said}");
+        assert!(said.contains(says), "{said}");
+    }
+}
+
 #[test]
 fn an_empty_history_is_not_passed() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use std::str::FromStr;
 /// All but the last are about dependencies alone: neither real time nor the order within a session counts. The version
 /// order is that of the version numbers ([`Op::version`](super::Op)), never inferred. Every level refuses a history
 /// whose versions or reads make no sense by themselves (a version read that nobody wrote, written twice, or older than
-/// one the same transaction wrote before).
+/// one the same transaction wrote before; a list read in two orders).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -65,7 +65,8 @@ impl Level {
     /// Whether a history with an anomaly of this kind is not of the level.
     pub const fn forbids(self, kind: Kind) -> bool {
         match kind {
-            Kind::UnwrittenRead | Kind::DuplicateVersion | Kind::NonMonotonicVersion => true,
+            Kind::UnwrittenRead | Kind::DuplicateVersion => true,
+            Kind::IncompatibleOrder | Kind::NonMonotonicVersion => true,
             Kind::G1a | Kind::G1b | Kind::Internal | Kind::G0 | Kind::G1c => true,
             Kind::FracturedRead => !matches!(self, Level::ReadCommitted),
             Kind::GSingle | Kind::GNonadjacent => {

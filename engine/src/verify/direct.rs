@@ -9,6 +9,7 @@ use super::verdict::{Conflict, Dependency, Kind};
 use std::ops::Range;
 
 /// An anomaly by positions in the history.
+#[derive(Clone, Debug)]
 pub(super) struct Direct {
     pub kind: Kind,
     pub table: u32,
@@ -47,6 +48,7 @@ impl Findings {
 /// Looks at every version and at every transaction once.
 pub(super) fn find(history: &History, index: &Index) -> Findings {
     let mut found = Findings::default();
+    history.disorders().iter().for_each(|d| found.add(d.kind, || d.clone()));
     let rewrites = within_transactions(history, index, &mut found);
     let mut at = 0;
     while at < index.items.len() {

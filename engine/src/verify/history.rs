@@ -5,6 +5,7 @@
 //! chunk (each twice as long as the one before, up to a bound; [`Recorder::with_capacity`] moves even that to the
 //! start). Six thousand simulated coroutines can each own one without reserving gigabytes.
 
+use super::direct::Direct;
 use super::settle;
 use primitives::units::Nanos;
 use std::collections::BTreeMap;
@@ -97,6 +98,7 @@ pub struct History {
     txns: Vec<Txn>,
     ops: Vec<Op>,
     reasons: Reasons,
+    disorders: Vec<Direct>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -183,6 +185,17 @@ impl History {
     #[must_use]
     pub(super) fn of(self, share: Option<Share>) -> History {
         History { share, ..self }
+    }
+
+    /// Lists of the file it was read from that disagree, which no versions can tell.
+    pub(super) fn disorders(&self) -> &[Direct] {
+        &self.disorders
+    }
+
+    /// Says which lists disagree.
+    #[must_use]
+    pub(super) fn with_disorders(self, disorders: Vec<Direct>) -> History {
+        History { disorders, ..self }
     }
 
     /// Translates the times of all transactions, given as beginning and end; the end of one in doubt stays open.

@@ -40,6 +40,10 @@ pub enum Kind {
     /// Two committed transactions installed the same version of a record; one update is lost.
     #[serde(rename = "duplicate-version")]
     DuplicateVersion,
+    /// Two reads of a list have its elements in different orders, or one has an element twice: no version order explains
+    /// them. Elle's name; it takes a list to show it, see [`exchange`](super::exchange).
+    #[serde(rename = "incompatible-order")]
+    IncompatibleOrder,
     /// A transaction's versions of a record go back, or do not exceed the initial version.
     #[serde(rename = "non-monotonic-version")]
     NonMonotonicVersion,
@@ -205,6 +209,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::UnwrittenRead => "unwritten-read",
             Kind::DuplicateVersion => "duplicate-version",
+            Kind::IncompatibleOrder => "incompatible-order",
             Kind::NonMonotonicVersion => "non-monotonic-version",
             Kind::G1a => "G1a",
             Kind::G1b => "G1b",

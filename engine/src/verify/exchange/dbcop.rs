@@ -104,7 +104,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<History, FormatError> {
             draft.txns.push(DraftTxn { id, session, invoke: 0, ret: Some(0), outcome, reason, ops });
         }
     }
-    draft.finish().map_err(|problem| super::error(bytes, bytes.len(), problem))
+    draft.finish(true).map_err(|problem| super::error(bytes, bytes.len(), problem))
 }
 
 #[derive(Deserialize)]

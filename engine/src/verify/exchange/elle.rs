@@ -9,6 +9,8 @@
 //! them all. Registers give each operation that took effect an `:order`, its place in one order of all writers;
 //! `(into {} (map (juxt :index :order)) ops)` over these is what `elle.rw-register` takes as `:transaction-order`. It
 //! is missing where writes form a cycle.
+//!
+//! The transaction that only stands for the initial version is marked `:load true`: another's first write is no such thing.
 
 use super::super::format::{FormatError, Problem};
 use super::super::graph::{Graph, Mask};
@@ -50,7 +52,7 @@ pub(super) fn write(plain: &Plain, append: bool, out: &mut impl Write) -> Result
             for (n, (record, version)) in loads.iter().enumerate() {
                 write!(file.out, "{}[{word} {record} {version}]", if n == 0 { "" } else { " " })?;
             }
-            write!(file.out, "]")?;
+            write!(file.out, "] :load true")?;
             if order.is_some() && kind == ":ok" {
                 write!(file.out, " :order 0")?;
             }
@@ -306,7 +308,6 @@ struct Micro {
     op: DraftOp,
     /// A list that was read.
     list: Option<Vec<u64>>,
-    at: usize,
 }
 
 #[derive(Default)]
@@ -323,6 +324,7 @@ struct Import {
     reads: Vec<ListRead>,
     arena: Vec<u64>,
     final_read: Option<usize>,
+    load: Option<usize>,
     events: u64,
 }
 
@@ -339,7 +341,7 @@ impl Import {
             return invalid(start, format!("{} where an operation, a map, is due", node.value.name()));
         };
         let (mut kind, mut process, mut value, mut time) = (None, None, None, None);
-        let (mut reason, mut last) = (String::new(), false);
+        let (mut reason, mut last, mut load) = (String::new(), false, false);
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for (name, field) in fields {
             let Value::Keyword(name) = name.value else { continue };
@@ -364,6 +366,7 @@ impl Import {
                 }
                 ("error", said) => reason = text(&said),
                 ("final-read", _) => last = true,
+                ("load", _) => load = true,
                 ("type" | "process" | "time" | "index", other) => {
                     return invalid(field.at, format!(":{name} is {}", other.name()));
                 }
@@ -407,6 +410,9 @@ impl Import {
         if last {
             self.final_read = Some(txn);
         }
+        if load {
+            self.load = Some(txn);
+        }
         if reason.is_empty() {
             reason.push_str("fail");
         }
@@ -427,8 +433,7 @@ impl Import {
             if let Some(list) = micro.list {
                 let start = self.arena.len();
                 self.arena.extend(list);
-                let (list, counts) = (start..self.arena.len(), outcome == Fate::Committed);
-                self.reads.push(ListRead { op: self.draft.ops.len(), list, at: micro.at, counts });
+                self.reads.push(ListRead { txn, op: self.draft.ops.len(), list: start..self.arena.len() });
             }
             self.draft.ops.push(micro.op);
         }
@@ -456,14 +461,14 @@ impl Import {
             let word_at = word.at;
             match word.value {
                 Value::Keyword("r") if !known => {}
-                Value::Keyword("r") => micros.push(self.read(record, value, at)?),
+                Value::Keyword("r") => micros.push(self.read(record, value)?),
                 Value::Keyword(found) if found == write => {
                     let Value::Int(n @ 0..) = value.value else {
                         let found = value.value.name();
                         return invalid(value.at, format!("{found} is written; values are numbers from 0"));
                     };
                     let op = DraftOp { kind: OpKind::Write, record, version: Some(n as u64) };
-                    micros.push(Micro { op, list: None, at });
+                    micros.push(Micro { op, list: None });
                 }
                 other => {
                     return invalid(word_at, format!("{} where :r or :{write} is due", other.name()));
@@ -473,7 +478,7 @@ impl Import {
         Ok(micros)
     }
 
-    fn read(&self, record: u64, value: Node<'_>, at: usize) -> Result<Micro, Trouble> {
+    fn read(&self, record: u64, value: Node<'_>) -> Result<Micro, Trouble> {
         let op = |version| DraftOp { kind: OpKind::Read, record, version };
         let (list, version) = match value.value {
             Value::Nil if self.append => (Some(Vec::new()), None),
@@ -495,7 +500,7 @@ impl Import {
                 return invalid(value.at, format!("{} is read where {due} or nil is due", other.name()));
             }
         };
-        Ok(Micro { op: op(version), list, at })
+        Ok(Micro { op: op(version), list })
     }
 
     /// Keys are numbers, or all are names, which are numbered as they come.
@@ -533,10 +538,8 @@ impl Import {
         for (txn, micros) in std::mem::take(&mut self.open).into_values() {
             self.end(txn, Fate::InDoubt, String::new(), 0, micros);
         }
-        if self.append {
-            resolve(&mut self.draft, &self.reads, &self.arena)?;
-        }
-        if self.final_read.is_some_and(|n| n + 1 == self.draft.txns.len()) && self.last_saw_all() {
+        let sound = !self.append || resolve(&mut self.draft, &self.reads, &self.arena);
+        if sound && self.final_read.is_some_and(|n| n + 1 == self.draft.txns.len()) && self.last_saw_all() {
             let ops = self.draft.txns.pop().map_or(0..0, |txn| txn.ops);
             if ops.end == self.draft.ops.len() {
                 self.draft.ops.truncate(ops.start);
@@ -550,7 +553,7 @@ impl Import {
         }
         let loads = self.draft.txns.len();
         let timed = self.timed;
-        let mut history = self.draft.finish().map_err(|problem| (usize::MAX, problem))?;
+        let mut history = self.draft.finish(self.load == Some(0)).map_err(|problem| (usize::MAX, problem))?;
         if history.txns().len() < loads {
             history.renumber();
         }

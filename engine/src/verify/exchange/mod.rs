@@ -15,10 +15,13 @@
 //! checker found: committed if someone read from it, else aborted.
 //!
 //! **What is read back.** The first transaction becomes [`History::initial_version`] again if it wrote all records
-//! at one version before anyone else began; a read of nothing (`nil`, `null`, and 0 where nobody wrote 0) is one of the
+//! at one version before anyone else began (and, in Elle's formats, is marked to be that); a read of nothing (`nil`, `null`, and 0 where nobody wrote 0) is one of the
 //! initial version. Foreign registers must follow the same rule: *the order of the values is the version order*, for
 //! registers that are not so numbered have no known version order and this checker would judge another history.
-//! Lists carry their order with them. Formats without times say so, and cannot be judged for real time.
+//! Lists carry their order with them, and all elements of a list that a transaction in effect read are held to it: one
+//! that nobody appended is an unwritten read, one that an aborted transaction appended is a G1a, and lists that no one
+//! order explains are an [incompatible order](super::Kind::IncompatibleOrder), which no other format can hold. Versions of
+//! lists are their elements if these grow in all lists, else places, from 1. Formats without times say so, and cannot be judged for real time.
 //!
 //! A file cut at the end of a line shows it in `doorbell`, `dbcop` and in Elle's operations as they are written here,
 //! inside one vector; bare lines of Elle or Plume cannot show it.
@@ -163,9 +166,13 @@ pub enum ExportError {
 ///
 /// # Errors
 /// What the system said, or what the format cannot hold: numbers above 2⁶³, a session with two transactions at once
-/// (Elle), lists that would be too long to write, a version read that two transactions in doubt may have written.
+/// (Elle), lists that would be too long to write, a version read that two transactions in doubt may have written, lists
+/// that were read in several orders.
 pub fn write(history: &History, format: Format, out: &mut impl Write) -> Result<(), ExportError> {
     let unfit = |why| ExportError::Unfit { format, why };
+    if !history.disorders().is_empty() {
+        return Err(unfit("its lists were read in several orders, and versions have one".into()));
+    }
     match format {
         Format::Doorbell => Ok(format::write(history, out)?),
         Format::ElleAppend => elle::write(&plain::Plain::of(history).map_err(unfit)?, true, out),

@@ -4,6 +4,7 @@ use super::super::direct;
 use super::super::format::Problem;
 use super::super::history::{History, Key, Op, OpKind, Outcome, Txn};
 use super::super::index::{Fate, Index, MAX_OPS};
+use super::lists::Disorder;
 use primitives::units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -132,6 +133,7 @@ pub(super) fn with_unique_versions(history: &History, index: &Index) -> Result<H
 pub(super) struct Draft {
     pub txns: Vec<DraftTxn>,
     pub ops: Vec<DraftOp>,
+    pub disorders: Vec<Disorder>,
 }
 
 /// A transaction of a draft.
@@ -158,13 +160,14 @@ pub(super) struct DraftOp {
 }
 
 impl Draft {
-    /// The history, once all is read.
-    pub fn finish(mut self) -> Result<History, Problem> {
+    /// The history, once all is read. `load` says whether the first transaction may stand for the initial version.
+    pub fn finish(mut self, load: bool) -> Result<History, Problem> {
         let too_many = |what, limit| Problem::TooMany { what, limit };
         if self.ops.len() > MAX_OPS {
             return Err(too_many("operations", MAX_OPS));
         }
-        let mut initial = self.loaded();
+        let mut initial = self.loaded().filter(|_| load);
+        let folded = usize::from(initial.is_some());
         if initial.is_some() {
             self.txns.remove(0);
         } else {
@@ -191,7 +194,8 @@ impl Draft {
             let interval = (Nanos(txn.invoke), txn.ret.map_or(Nanos::MAX, Nanos));
             history.push(txn.id, session, interval, outcome, ops);
         }
-        Ok(history)
+        let disorders = self.disorders.iter().map(|disorder| disorder.told(&self.ops, folded));
+        Ok(history.with_disorders(disorders.collect()))
     }
 
     /// The version that the first transaction wrote everything at, if that is what it did.

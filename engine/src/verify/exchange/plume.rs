@@ -71,7 +71,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<History, FormatError> {
         txn.id = fresh;
         fresh = fresh.saturating_add(1);
     }
-    draft.finish().map_err(|problem| super::error(bytes, bytes.len(), problem))
+    draft.finish(true).map_err(|problem| super::error(bytes, bytes.len(), problem))
 }
 
 /// One line: the operation, the session and the transaction. An error with the byte of the line it was met at.
