@@ -5,6 +5,10 @@
 //! effect inside its interval, one in twenty aborted. So it passes, which is the costly case: everything is looked at.
 //! In the rejected one everything goes wrong from the middle on: reads see versions three updates old. Peak memory is
 //! printed at the end.
+//!
+//! Another history is of queues, as TPC-C's districts are: half of the transactions append to one, half scan one from its first key to the last
+//! there could be, and take what is first. Nearly all of its keys are gone or yet to come when they are scanned, so that a read of each would
+//! be some ten thousand reads a scan.
 
 use criterion::{BatchSize, Criterion, Throughput};
 use engine::verify::exchange::{self, Format};
@@ -63,6 +67,41 @@ fn record(txns: u64, stale: bool) -> Vec<Recorder> {
     sessions
 }
 
+/// A run of `txns` transactions that append to queues and scan them.
+fn queues(txns: u64) -> Vec<Recorder> {
+    const QUEUES: usize = 20;
+    let mut draw = Draw(0x5eed);
+    let (mut heads, mut tails) = ([0u64; QUEUES], [0u64; QUEUES]);
+    let mut sessions: Vec<Recorder> = (0..SESSIONS as u32).map(Recorder::new).collect();
+    for n in 0..txns {
+        let session = &mut sessions[(n % SESSIONS) as usize];
+        let effect = 1000 * (n + 100);
+        session.begin(Nanos(effect - draw.below(30_000)));
+        let queue = draw.below(QUEUES as u64) as usize;
+        let key = |place: u64| Key { table: 0, key: (queue as u64) << 32 | place };
+        if draw.below(2) == 0 {
+            session.write(key(tails[queue]), 1);
+            tails[queue] += 1;
+        } else {
+            let head = heads[queue];
+            // A scan that stops at its first record has read no further; where there is none it has read all.
+            let found = head < tails[queue] && draw.below(4) > 0;
+            if found {
+                session.read(key(head), 1);
+                session.read_range(0, key(0).key, key(head).key);
+                session.delete(key(head), 2);
+                heads[queue] += 1;
+            } else {
+                (head..tails[queue]).take(20).for_each(|place| session.read(key(place), 1));
+                let last = if tails[queue] > head + 20 { head + 19 } else { u64::from(u32::MAX) };
+                session.read_range(0, key(0).key, key(last).key);
+            }
+        }
+        session.commit(Nanos(effect + draw.below(30_000)));
+    }
+    sessions
+}
+
 fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -116,6 +155,24 @@ fn main() {
         });
         eprintln!("{format}: {} bytes", text.len());
     }
+    group.finish();
+
+    drop(history);
+    let mut group = criterion.benchmark_group("check 10^6 transactions on queues");
+    group.throughput(Throughput::Elements(TXNS));
+    let recorded = History::merge(queues(TXNS), Some(0));
+    group.bench_function("settle", |b| {
+        b.iter_batched(|| recorded.clone(), |history| history.settled().op_count(), BatchSize::PerIteration);
+    });
+    let settled = recorded.settled();
+    for level in [Level::SnapshotIsolation, Level::Serializable, Level::StrictSerializable] {
+        group.bench_function(level.to_string(), |b| {
+            b.iter(|| assert!(check(black_box(&settled), level).passed()));
+        });
+    }
+    let reads = settled.one_by_one(0).map_or_else(|many| many.reads, |_| 0);
+    eprintln!("queues: {} operations, and {reads} reads of absent keys by scans", settled.op_count());
+    drop(settled);
     group.finish();
 
     let mut group = criterion.benchmark_group("record 1000 transactions x 10 operations");

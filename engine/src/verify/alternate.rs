@@ -29,19 +29,27 @@ pub(super) fn cycle(graph: &Graph, components: &[Vec<u32>]) -> Option<(u64, Vec<
 }
 
 /// The graph whose walks are those of `graph`, between `nodes`, that take no two anti-dependencies in a row. Node
-/// `n` becomes `2n` (open) and `2n + 1` (spent).
+/// `n` becomes `2n` (open) and `2n + 1` (spent). An auxiliary node needs but one: all edges into it and out of it are of one kind, and who
+/// has entered it takes that step whole.
 fn alternating(graph: &Graph, nodes: &[u32]) -> Graph {
     let mut place = vec![u32::MAX; graph.nodes()];
     for (n, &node) in (0..).zip(nodes) {
         place[node as usize] = n;
     }
-    Graph::from_rows(nodes.len() * 2, |row, emit| {
-        let spent = row % 2 == 1;
-        for &(to, label) in graph.edges(nodes[row / 2]) {
+    let open_and_spent = nodes.len() * 2;
+    for (n, node) in (open_and_spent as u32..).zip(graph.txns()..graph.nodes()) {
+        place[node] = n;
+    }
+    Graph::from_rows(open_and_spent, open_and_spent + graph.nodes() - graph.txns(), |row, emit| {
+        let between = row.checked_sub(open_and_spent).map(|n| (graph.txns() + n) as u32);
+        let from = between.unwrap_or_else(|| nodes[row / 2]);
+        let spent = between.is_none() && row % 2 == 1;
+        for &(to, label) in graph.edges(from) {
+            let auxiliary = graph.auxiliary(to);
             let to = place[to as usize];
             let anti = label.kind() == Dependency::Rw;
             if to != u32::MAX && !(anti && spent) {
-                emit(2 * to + u32::from(anti), label);
+                emit(if auxiliary { to } else { 2 * to + u32::from(anti) }, label);
             }
         }
     })

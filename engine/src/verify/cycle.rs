@@ -4,9 +4,13 @@
 //! certain and costs at most one look at each edge; further tries share a budget, so a run that went wrong
 //! everywhere still gets its answer. Within the budget (always, below some ten thousand transactions in the
 //! components) the cycle is a shortest one of its kind.
+//!
+//! Auxiliary nodes are no steps: with a node all are looked at that it reaches through them, so that what comes out is a cycle of transactions,
+//! and as short as if their edges were there.
 
 use super::graph::{Graph, Label, Mask, returned};
 use super::history::Txn;
+use super::verdict::Dependency;
 
 /// Edges that later tries may look at together: about a second's worth.
 const BUDGET: u64 = 20_000_000;
@@ -31,6 +35,8 @@ pub(super) struct Search<'g> {
     /// The step that led to the node in the current try.
     came: Vec<(u32, Label)>,
     queue: Vec<u32>,
+    /// Auxiliary nodes to look at with the current one, and how they were entered.
+    between: Vec<(u32, Label)>,
     looked: u64,
 }
 
@@ -44,6 +50,7 @@ impl<'g> Search<'g> {
             tries: 0,
             came: vec![(0, Label::default()); nodes],
             queue: Vec::new(),
+            between: Vec::new(),
             looked: 0,
         }
     }
@@ -126,9 +133,30 @@ impl<'g> Search<'g> {
             at += 1;
             let mask = if node == start { first } else { rest };
             let graph = self.graph;
-            for &(next, label) in graph.edges(node) {
+            self.between.clear();
+            let mut entered: Option<Label> = None;
+            let mut edges = graph.edges(node).iter();
+            loop {
+                let Some(&(next, label)) = edges.next() else {
+                    let Some((between, label)) = self.between.pop() else { break };
+                    (edges, entered) = (graph.edges(between).iter(), Some(label));
+                    continue;
+                };
                 self.looked += 1;
-                if !mask.has(label) || !allowed(self, next) {
+                // Within a tree all edges are of the kind of the first.
+                if !mask.has(label) && entered.is_none() {
+                    continue;
+                }
+                // The record is told by the edge at the writer: of a read that is the first, of an anti-dependency the last.
+                let label = entered.filter(|label| label.kind() == Dependency::Wr).unwrap_or(label);
+                if graph.auxiliary(next) {
+                    if self.seen[next as usize] != self.tries {
+                        self.seen[next as usize] = self.tries;
+                        self.between.push((next, label));
+                    }
+                    continue;
+                }
+                if !allowed(self, next) {
                     continue;
                 }
                 if goal(next) {

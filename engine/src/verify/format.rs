@@ -17,7 +17,10 @@
 //! - `share`, where it is there, stands ahead of `transactions` too: `[1,3]` says that this is what node 1 of 3 recorded, and not the
 //!   whole, in which alone every version that was read has its writer.
 //! - `return_ns` is null exactly for `unknown`; `reason` (a string) stands exactly with `aborted`.
-//! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴.
+//! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴. Behind them may stand
+//!   what a scan read of a stretch of absent keys: `["n", table, from, to]` says that of each key from `from` to `to` that the
+//!   history writes the transaction read the initial version (never there yet; only where there is one), `["g", table, from, to]` that it read the last one
+//!   (gone). Keys that the transaction reads or writes by itself are left out of both.
 //! - `count` is the number of transactions.
 //!
 //! All numbers are unsigned integers. Unknown, missing or repeated names, repeated ids and anything behind the object
@@ -27,6 +30,7 @@
 use super::exchange::Format;
 use super::history::{History, Op, OpKind, Outcome, Share};
 use super::index::MAX_OPS;
+use super::ranges::{Run, Seen};
 use primitives::place::{Mistake, Place};
 use primitives::units::Nanos;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -176,6 +180,7 @@ fn write_as(history: &History, share: Option<Share>, out: &mut impl Write) -> io
         write!(out, ",\"share\":[{node},{nodes}]")?;
     }
     write!(out, ",\"transactions\":[")?;
+    let mut runs = history.runs().iter().peekable();
     for (n, txn) in history.txns().iter().enumerate() {
         let comma = if n == 0 { "" } else { "," };
         write!(
@@ -192,10 +197,16 @@ fn write_as(history: &History, share: Option<Share>, out: &mut impl Write) -> io
             }
         }
         write!(out, ",\"ops\":[")?;
-        for (n, op) in history.ops(txn).iter().enumerate() {
-            let comma = if n == 0 { "" } else { "," };
+        let mut empty = true;
+        for op in history.ops(txn) {
+            let comma = if std::mem::replace(&mut empty, false) { "" } else { "," };
             let kind = if op.kind == OpKind::Read { 'r' } else { 'w' };
             write!(out, "{comma}[\"{kind}\",{},{},{}]", op.table, op.key, op.version)?;
+        }
+        while let Some(run) = runs.next_if(|run| run.txn as usize == n) {
+            let comma = if std::mem::replace(&mut empty, false) { "" } else { "," };
+            let seen = if run.seen == Seen::Initial { 'n' } else { 'g' };
+            write!(out, "{comma}[\"{seen}\",{},{},{}]", run.table, run.from, run.to)?;
         }
         write!(out, "]}}")?;
     }
@@ -469,27 +480,42 @@ enum OpName {
     Read,
     #[serde(rename = "w")]
     Write,
+    #[serde(rename = "n")]
+    Never,
+    #[serde(rename = "g")]
+    Gone,
 }
 
 impl<'de> Visitor<'de> for Ops<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of operations [\"r\" or \"w\", table, key, version]")
+        f.write_str("an array of operations [\"r\" or \"w\", table, key, version] or [\"n\" or \"g\", table, from, to]")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some((kind, table, key, version)) = seq.next_element::<(OpName, u32, u64, u64)>()? {
-            let kind = match kind {
-                OpName::Read => OpKind::Read,
-                OpName::Write => OpKind::Write,
-            };
             let mut draft = self.0.borrow_mut();
-            if draft.history.op_count() == MAX_OPS {
+            let history = &mut draft.history;
+            if history.op_count() + history.runs().len() == MAX_OPS {
                 drop(draft);
                 return fail(self.0, Problem::TooMany { what: "operations", limit: MAX_OPS });
             }
-            draft.history.push_op(Op { version, key, table, kind });
+            let seen = match kind {
+                OpName::Read | OpName::Write => {
+                    let kind = if matches!(kind, OpName::Read) { OpKind::Read } else { OpKind::Write };
+                    history.push_op(Op { version, key, table, kind });
+                    continue;
+                }
+                OpName::Never if history.initial_version().is_none() => {
+                    return Err(de::Error::custom("\"n\" needs an `initial_version`"));
+                }
+                OpName::Never => Seen::Initial,
+                OpName::Gone => Seen::Last,
+            };
+            // The transaction is pushed when all of it is read.
+            let txn = history.txns().len() as u32;
+            history.push_run(Run { txn, table, from: key, to: version, seen });
         }
         Ok(())
     }

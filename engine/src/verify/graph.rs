@@ -2,7 +2,9 @@
 //!
 //! Nodes are transactions by position in the history. Edges follow the version order: *ww* from the writer of a
 //! version to the writer of the next, *wr* from the writer to each reader, *rw* from each reader to the writer of the
-//! next version. Each read or write adds at most two edges, so the graph is linear in the history.
+//! next version. Each read or write adds at most two edges, so the graph is linear in the history. What a scan read of a stretch of absent
+//! keys goes through auxiliary nodes, numbered after the transactions ([`super::ranges`]): at most twice the logarithm of the
+//! number of records in edges.
 //!
 //! **Real time without edges.** Strict serializability adds an edge from *a* to *b* whenever *a* returned before *b*
 //! was invoked: quadratically many, or linearly many through barrier nodes. Neither is needed. If the dependencies
@@ -44,6 +46,16 @@ impl Label {
         Label(kind << 30 | item as u32)
     }
 
+    /// An anti-dependency on the writer of `item`.
+    pub fn rw(item: usize) -> Label {
+        Label::new(RW, item)
+    }
+
+    /// A read of `item`, which is a write: the read has no item of its own.
+    pub fn wr(item: usize) -> Label {
+        Label::new(WR, item)
+    }
+
     pub fn kind(self) -> Dependency {
         match self.0 >> 30 {
             WW => Dependency::Ww,
@@ -62,20 +74,25 @@ pub(super) struct Graph {
     /// Edges of node `n` are `first[n]..first[n + 1]`.
     first: Vec<u32>,
     edges: Vec<(u32, Label)>,
-    /// Edges by kind: ww, wr, rw.
+    /// Nodes that are transactions; those beyond are auxiliary.
+    txns: usize,
+    /// Edges by kind: ww, wr, rw. What goes through auxiliary nodes counts once for each stretch that was read.
     pub counts: [u64; 3],
 }
 
 impl Graph {
     pub fn build(index: &Index) -> Graph {
-        let nodes = index.fates.len();
-        let mut counts = [0; 3];
+        let txns = index.fates.len();
+        let nodes = txns + index.ranges.nodes();
+        let [initial, last] = index.ranges.counts();
+        let mut counts = [0, last, initial];
         // One walk to size the rows, one to fill them: no list of edges in between.
         let mut first = vec![0u32; nodes + 1];
         for_each_edge(index, |from, _, label| {
             first[from as usize] += 1;
             counts[(label.0 >> 30) as usize] += 1;
         });
+        index.ranges.for_each_edge(index, txns, |from, _, _| first[from as usize] += 1);
         let mut total = 0;
         for row in &mut first {
             total += *row;
@@ -83,23 +100,41 @@ impl Graph {
         }
         let mut edges = vec![(0, Label(0)); total as usize];
         // `first` holds the ends of the rows; filling from the back turns them into starts.
-        for_each_edge(index, |from, to, label| {
-            let slot = &mut first[from as usize];
+        let mut fill = |from, to, label| {
+            let slot: &mut u32 = &mut first[from as usize];
             *slot -= 1;
             edges[*slot as usize] = (to, label);
-        });
-        Graph { first, edges, counts }
+        };
+        for_each_edge(index, &mut fill);
+        index.ranges.for_each_edge(index, txns, &mut fill);
+        Graph { first, edges, txns, counts }
     }
 
-    /// A graph of `nodes` nodes whose edges from node `n` are what `row(n, emit)` emits.
-    pub fn from_rows(nodes: usize, row: impl Fn(usize, &mut dyn FnMut(u32, Label))) -> Graph {
+    /// A graph of `nodes` nodes, auxiliary from `txns` on, whose edges from node `n` are what `row(n, emit)` emits.
+    pub fn from_rows(txns: usize, nodes: usize, row: impl Fn(usize, &mut dyn FnMut(u32, Label))) -> Graph {
         let mut first = vec![0u32];
         let mut edges = Vec::new();
         for node in 0..nodes {
             row(node, &mut |to, label| edges.push((to, label)));
             first.push(edges.len() as u32);
         }
-        Graph { first, edges, counts: [0; 3] }
+        Graph { first, edges, txns, counts: [0; 3] }
+    }
+
+    /// Transactions, or what stands for them.
+    pub fn txns(&self) -> usize {
+        self.txns
+    }
+
+    /// Whether a node stands between transactions, and for none.
+    pub fn auxiliary(&self, node: u32) -> bool {
+        node as usize >= self.txns
+    }
+
+    /// Edges, auxiliary ones too.
+    #[cfg(test)]
+    pub fn edge_count(&self) -> usize {
+        self.edges.len()
     }
 
     pub fn nodes(&self) -> usize {
@@ -149,7 +184,7 @@ fn for_each_edge(index: &Index, mut emit: impl FnMut(u32, u32, Label)) {
 
 /// What one depth-first pass finds.
 pub(super) struct Pass {
-    /// Strongly connected components of two or more transactions, smallest first.
+    /// Strongly connected components of two or more transactions, smallest first, without auxiliary nodes.
     pub components: Vec<Vec<u32>>,
     /// Transactions that must precede one that returned before they were invoked. Meaningful without components.
     pub late: Vec<u32>,
@@ -167,12 +202,16 @@ pub(super) fn pass(graph: &Graph, nodes: Option<&[u32]>, mask: Mask, real_time: 
     for &node in nodes.unwrap_or(&[]) {
         low[node as usize] = UNSEEN;
     }
+    low[graph.txns()..].fill(UNSEEN);
     let mut earliest: Vec<u64> = real_time.map_or(Vec::new(), |t| t.iter().map(returned).collect());
+    if real_time.is_some() {
+        earliest.resize(count, u64::MAX);
+    }
     let mut found = Pass { components: Vec::new(), late: Vec::new() };
     let mut open: Vec<u32> = Vec::new();
     let mut frames: Vec<Frame> = Vec::new();
     let mut visits = 0;
-    let all = 0..count as u32;
+    let all = 0..graph.txns() as u32;
     let roots: &mut dyn Iterator<Item = u32> = match nodes {
         Some(some) => &mut some.iter().copied(),
         None => &mut all.into_iter(),
@@ -187,9 +226,9 @@ pub(super) fn pass(graph: &Graph, nodes: Option<&[u32]>, mask: Mask, real_time: 
             let Some(&(next, label)) = graph.edges(frame.node).get(frame.edge) else {
                 let done = frames.pop().expect("the frame just looked at");
                 if low[node] == done.visit {
-                    close(done.node, &mut low, &mut open, &mut found.components);
+                    close(done.node, graph, &mut low, &mut open, &mut found.components);
                 }
-                if let Some(txn) = real_time.map(|txns| &txns[node])
+                if let Some(txn) = real_time.and_then(|txns| txns.get(node))
                     && earliest[node] < txn.invoke.0
                 {
                     found.late.push(done.node);
@@ -245,13 +284,13 @@ impl Frame {
 }
 
 /// Takes the component of `root` off the stack.
-fn close(root: u32, low: &mut [u32], open: &mut Vec<u32>, components: &mut Vec<Vec<u32>>) {
+fn close(root: u32, graph: &Graph, low: &mut [u32], open: &mut Vec<u32>, components: &mut Vec<Vec<u32>>) {
     let start = open.iter().rposition(|&n| n == root).expect("a root is on the stack until here");
     for &node in &open[start..] {
         low[node as usize] = DONE;
     }
     if open.len() - start > 1 {
-        components.push(open[start..].to_vec());
+        components.push(open[start..].iter().copied().filter(|&node| !graph.auxiliary(node)).collect());
     }
     open.truncate(start);
 }

@@ -6,6 +6,7 @@
 //! start). Six thousand simulated coroutines can each own one without reserving gigabytes.
 
 use super::direct::Direct;
+use super::ranges::Run;
 use super::settle;
 use primitives::units::Nanos;
 use std::collections::BTreeMap;
@@ -97,6 +98,8 @@ pub struct History {
     share: Option<Share>,
     txns: Vec<Txn>,
     ops: Vec<Op>,
+    /// What scans read of absent keys, by transaction.
+    runs: Vec<Run>,
     reasons: Reasons,
     disorders: Vec<Direct>,
 }
@@ -212,9 +215,12 @@ impl History {
     /// are sorted and numbered as by [`History::merge`].
     pub fn join(parts: impl IntoIterator<Item = History>) -> History {
         let mut whole = History::default();
+        let mut runs: Vec<Run> = Vec::new();
         for part in parts {
             whole.initial_version = whole.initial_version.or(part.initial_version);
             let base = whole.ops.len() as u64;
+            let before = whole.txns.len() as u32;
+            runs.extend(part.runs.iter().map(|run| Run { txn: run.txn + before, ..*run }));
             for txn in &part.txns {
                 let outcome = match txn.outcome {
                     Outcome::Aborted(reason) => {
@@ -226,6 +232,18 @@ impl History {
                 whole.txns.push(Txn { first_op: base + txn.first_op, outcome, ..*txn });
             }
             whole.ops.extend(part.ops);
+        }
+        if !runs.is_empty() {
+            // Where the sort below, stable as this one, puts them.
+            let mut order: Vec<u32> = (0..whole.txns.len() as u32).collect();
+            order.sort_by_key(|&n| (whole.txns[n as usize].invoke, whole.txns[n as usize].session));
+            let mut place = vec![0; order.len()];
+            for (to, from) in (0..).zip(order) {
+                place[from as usize] = to;
+            }
+            runs.iter_mut().for_each(|run| run.txn = place[run.txn as usize]);
+            runs.sort_by_key(|run| run.txn);
+            whole.runs = runs;
         }
         whole.txns.sort_by_key(|t| (t.invoke, t.session));
         for (id, txn) in whole.txns.iter_mut().enumerate() {
@@ -294,7 +312,8 @@ impl History {
         &self.txns
     }
 
-    /// What `txn` (of this history) read and wrote, in its own order.
+    /// What `txn` (of this history) read and wrote, in its own order; what a scan read of stretches of absent keys is there only in
+    /// [`History::one_by_one`].
     pub fn ops(&self, txn: &Txn) -> &[Op] {
         let first = txn.first_op as usize;
         self.ops.get(first..first + txn.op_count as usize).unwrap_or(&[])
@@ -313,7 +332,23 @@ impl History {
         self.ops = ops;
     }
 
-    /// Operations of all transactions together.
+    /// What scans read of stretches of absent keys, by transaction.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Sets what scans read, in the order of transactions.
+    pub(super) fn set_runs(&mut self, runs: Vec<Run>) {
+        debug_assert!(runs.is_sorted_by_key(|run| run.txn));
+        self.runs = runs;
+    }
+
+    /// Appends what the next transaction to be pushed read.
+    pub(super) fn push_run(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+
+    /// Operations of all transactions together, without what scans read of stretches of absent keys.
     pub fn op_count(&self) -> usize {
         self.ops.len()
     }

@@ -3,7 +3,8 @@
 //! The sorted array is the version order of Adya §3.1.2 and a map from version to writer at once, without hashing
 //! and with 24 bytes an operation.
 
-use super::history::{History, Op, OpKind, Outcome};
+use super::history::{History, Key, Op, OpKind, Outcome};
+use super::ranges::Ranges;
 use std::ops::Range;
 
 /// The most operations one check can take: an edge label keeps two of its 32 bits for the kind of dependency.
@@ -29,6 +30,10 @@ impl Item {
     /// The transaction, as a position in the history.
     pub fn txn(self) -> u32 {
         self.who & !READ
+    }
+
+    pub fn record(self) -> Key {
+        Key { table: self.table, key: self.key }
     }
 
     pub fn is_read(self) -> bool {
@@ -63,6 +68,8 @@ pub(super) struct Index {
     pub initial_version: Option<u64>,
     /// Transactions in doubt that someone read from.
     pub in_doubt_committed: u64,
+    /// What scans read of stretches of absent keys.
+    pub ranges: Ranges,
 }
 
 impl Index {
@@ -85,8 +92,10 @@ impl Index {
         }
         items.sort_unstable();
         let initial_version = history.initial_version();
-        let mut index = Index { items, fates, initial_version, in_doubt_committed: 0 };
+        let ranges = Ranges::default();
+        let mut index = Index { items, fates, initial_version, in_doubt_committed: 0, ranges };
         index.resolve_doubt(history);
+        index.ranges = Ranges::of(history, &index);
         index
     }
 

@@ -33,11 +33,13 @@ mod fractured;
 mod graph;
 pub mod history;
 mod index;
+mod ranges;
 mod settle;
 mod verdict;
 
 pub use check::{Level, check};
 pub use history::{History, Key, Op, OpKind, Outcome, Reason, Recorder, Share, Txn};
+pub use ranges::TooManyReads;
 pub use verdict::{Anomaly, Conflict, Counts, Cycle, Dependency, Edge, Kind, Participant, Result, Verdict};
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ pub struct Counts {
     pub in_doubt: u64,
     /// Of these, counted as committed because someone read their writes.
     pub in_doubt_committed: u64,
-    /// Reads by transactions in effect.
+    /// Reads by transactions in effect. A stretch of absent keys of which a scan read the same is one, as it is one dependency below.
     pub reads: u64,
     /// Writes by transactions in effect.
     pub writes: u64,

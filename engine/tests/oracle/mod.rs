@@ -183,6 +183,7 @@ fn serial(history: &History) -> Vec<usize> {
         writer: Option<usize>,
         readers: Vec<usize>,
     }
+    let history = &*history.one_by_one(50_000_000).expect("what scans read fits memory");
     let txns = history.txns();
     let mut versions: BTreeMap<(u32, u64), BTreeMap<u64, Version>> = BTreeMap::new();
     for (n, txn) in txns.iter().enumerate() {

@@ -35,6 +35,7 @@ mod plume;
 
 use super::format::{self, At, FormatError, Problem, ReadError};
 use super::history::History;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -162,17 +163,26 @@ pub enum ExportError {
     },
 }
 
+/// Reads of absent keys, one by one, that may be written for others: two gigabytes of text or less.
+const MAX_ABSENT: usize = 50_000_000;
+
 /// Writes a history for another checker. Give it a buffered writer.
 ///
 /// # Errors
 /// What the system said, or what the format cannot hold: numbers above 2⁶³, a session with two transactions at once
-/// (Elle), lists that would be too long to write, a version read that two transactions in doubt may have written, lists
-/// that were read in several orders.
+/// (Elle), lists that would be too long to write, more than fifty million reads of absent keys by scans, a version read
+/// that two transactions in doubt may have written, lists that were read in several orders.
 pub fn write(history: &History, format: Format, out: &mut impl Write) -> Result<(), ExportError> {
     let unfit = |why| ExportError::Unfit { format, why };
     if !history.disorders().is_empty() {
         return Err(unfit("its lists were read in several orders, and versions have one".into()));
     }
+    // Others know no stretches of absent keys.
+    let whole = match format {
+        Format::Doorbell => Cow::Borrowed(history),
+        _ => history.one_by_one(MAX_ABSENT).map_err(|e| unfit(e.to_string()))?,
+    };
+    let history = &*whole;
     match format {
         Format::Doorbell => Ok(format::write(history, out)?),
         Format::ElleAppend => elle::write(&plain::Plain::of(history).map_err(unfit)?, true, out),
