@@ -8,7 +8,7 @@
 //!
 //! Another history is of queues, as TPC-C's districts are: half of the transactions append to one, half scan one from its first key to the last
 //! there could be, and take what is first. Nearly all of its keys are gone or yet to come when they are scanned, so that a read of each would
-//! be some ten thousand reads a scan.
+//! be some nine thousand reads a scan.
 
 use criterion::{BatchSize, Criterion, Throughput};
 use engine::verify::exchange::{self, Format};

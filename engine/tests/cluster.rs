@@ -7,7 +7,7 @@ use engine::verify::{Level, check};
 use engine::workload::AnyWorkload;
 use phases::plan::Preset;
 use primitives::fabric::tcp;
-use primitives::mesh::session::{Program, drive, join};
+use primitives::mesh::session::{Note, Program, drive, join};
 use primitives::mesh::{ClusterFile, FabricSpec, Limits, MeshError, Session, Shape};
 use primitives::secret::Secret;
 use primitives::verbs::NodeId;
@@ -43,7 +43,9 @@ fn sessions(nodes: u16) -> Vec<Session> {
                 scope.spawn(move || join(address, cluster, NodeId(id), key, program, LIMITS).expect("joins"))
             })
             .collect();
-        let first = drive(&listener, &cluster, &key, &program, LIMITS, &mut |note| panic!("{note}"));
+        let first = drive(&listener, &cluster, &key, &program, LIMITS, &mut |note| {
+            assert!(matches!(note, Note::Joined { .. }), "{note}");
+        });
         let mut all = vec![first.expect("all join")];
         all.extend(members.into_iter().map(|m| m.join().expect("no panic")));
         all
