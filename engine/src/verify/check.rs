@@ -111,7 +111,7 @@ const ONE_BY_ONE: usize = 20_000_000;
 /// written. Transactions are taken to overlap when one returns at the nanosecond the other begins.
 ///
 /// # Panics
-/// On more than 2³⁰ operations or 2³¹ transactions (24 GiB of history).
+/// On more than 2³⁰ operations or 2³¹ transactions (24 GiB of history), or 2³² dependencies.
 pub fn check(history: &History, level: Level) -> Verdict {
     if level == Level::ReadAtomicity
         && let Ok(Cow::Owned(whole)) = history.one_by_one(ONE_BY_ONE)

@@ -42,8 +42,10 @@ use std::path::Path;
 
 /// The value of `format`.
 pub const FORMAT: &str = "doorbell-history";
-/// The version written, and the only one read.
-pub const VERSION: u64 = 1;
+/// The version written.
+pub const VERSION: u64 = 2;
+/// The oldest version read: the first, which knew no stretches of absent keys.
+const OLDEST: u64 = 1;
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ pub enum Problem {
     },
     /// A version this reader does not know.
     #[error(
-        "format version {found} is not known here, only {VERSION} is; use the release that wrote the file"
+        "format version {found} is not known here, only {OLDEST} to {VERSION} are; use the release that wrote the file"
     )]
     UnknownVersion {
         /// What `version` said.
@@ -309,7 +311,7 @@ impl<'de> Visitor<'de> for Document<'_> {
                 }
                 "version" => {
                     let found: u64 = map.next_value()?;
-                    if found != VERSION {
+                    if !(OLDEST..=VERSION).contains(&found) {
                         return fail(self.0, Problem::UnknownVersion { found });
                     }
                     once(&mut version, "version", ())?;

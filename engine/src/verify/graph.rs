@@ -93,9 +93,9 @@ impl Graph {
             counts[(label.0 >> 30) as usize] += 1;
         });
         index.ranges.for_each_edge(index, txns, |from, _, _| first[from as usize] += 1);
-        let mut total = 0;
+        let mut total = 0u32;
         for row in &mut first {
-            total += *row;
+            total = total.checked_add(*row).expect("a history of less than 2³² dependencies");
             *row = total;
         }
         let mut edges = vec![(0, Label(0)); total as usize];

@@ -150,6 +150,7 @@ impl History {
         // Without an initial version, to have read it is to have read what nobody wrote: for each key by itself.
         match self.initial_version() {
             Some(_) => self,
+            // Where they are more than any history holds they go unreported.
             None => self.one_by_one(usize::MAX).map(Cow::into_owned).unwrap_or(self),
         }
     }

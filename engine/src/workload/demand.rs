@@ -148,6 +148,7 @@ impl AnyWorkload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     fn demand(name: &str, settings: &[(&str, &str)], cache_bytes: usize) -> Demand {
         let scale = Scale { nodes: 4, workers: 2 };
         let workload = AnyWorkload::parse(name, scale, settings.iter().copied()).expect("valid settings");

@@ -51,7 +51,8 @@ impl Others {
     }
 }
 
-/// Refuses clients that shall draw no keys of their own node if there is no other one, or the others have fewer than `least` of `keys`.
+/// Refuses clients that shall draw no keys of their own node if there is no other one, or the others have fewer than `least` of `keys`
+/// that follow each other.
 ///
 /// # Errors
 /// As said.
@@ -59,6 +60,7 @@ pub fn check_remote(p: &Params, nodes: u16, keys: u64, least: u64) -> Result<(),
     if nodes < 2 {
         return Err(p.refuse("remote=true takes records of other nodes, and there is one node".to_owned()));
     }
+    // A node may have the first of them and the last.
     let others = keys - keys.div_ceil(u64::from(nodes));
     if others < least {
         return Err(p.refuse(format!(
@@ -163,7 +165,8 @@ impl KeyDist {
         key
     }
 
-    /// As [`KeyDist::sample_pair`], of the keys that `others` have if it is only these.
+    /// As [`KeyDist::sample_pair`], of the keys that `others` have if it is only these. Where both parts have two of those, both keys are of one
+    /// part but where [`REDRAWS`] draws were in vain.
     pub fn sample_pair_of(&self, others: Option<Others>, rng: &mut impl Rng) -> (u64, u64) {
         let Some(others) = others else { return self.sample_pair(rng) };
         let mut pair = self.sample_pair(rng);

@@ -248,6 +248,36 @@ mod tests {
         }
     }
 
+    /// One of those who said hello has to go where they are more than half of all, else the one that has said nothing for longest.
+    #[test]
+    fn those_who_said_hello_take_no_more_than_half_of_the_places() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let key = Secret::from_bytes(b"0123456789abcdef");
+        let mut door = Door::new(&listener, &key, 1, Duration::from_secs(60)).unwrap();
+        let mut held = Vec::new();
+        while held.len() < MAX_CALLERS {
+            let mut stream = TcpStream::connect(address).unwrap();
+            if held.len() <= MAX_GREETED {
+                stream.write_all(&Member::start(key.clone(), NodeId(1), 1).1).unwrap();
+            }
+            held.push(stream);
+        }
+        let greeted = |door: &Door| door.callers.iter().filter(|caller| caller.said_hello).count();
+        while door.callers.len() < MAX_CALLERS || greeted(&door) <= MAX_GREETED {
+            assert!(door.look().is_empty());
+        }
+        assert_eq!((door.callers.len(), greeted(&door)), (MAX_CALLERS, MAX_GREETED + 1));
+        door.give_place();
+        assert_eq!((door.callers.len(), greeted(&door)), (MAX_CALLERS - 1, MAX_GREETED));
+        let silent =
+            |door: &Door| door.callers.iter().find(|caller| !caller.said_hello).map(|caller| caller.from);
+        let longest = silent(&door);
+        door.give_place();
+        assert_eq!((door.callers.len(), greeted(&door)), (MAX_CALLERS - 2, MAX_GREETED));
+        assert_ne!(silent(&door), longest);
+    }
+
     /// A hello takes no key: strangers that say it and wait hold places, and lose them again.
     #[test]
     fn strangers_who_say_hello_keep_nobody_out() {

@@ -102,7 +102,9 @@ pub enum RpcError {
         attempts: u32,
     },
     /// No answer after all retransmissions, and no way to anybody.
-    #[error("no answer from {peer}: port {port} of the device here is DOWN")]
+    #[error(
+        "no answer from {peer}: port {port} of the device here is DOWN, or not active yet, or the device is gone"
+    )]
     PortDown {
         /// The node called.
         peer: NodeId,

@@ -30,7 +30,7 @@ pub enum WcStatus {
     #[error("local operation error: the device could not carry the request out")]
     LocalOperation,
     /// The request failed, or was flushed behind one that did, and the port of this number is down here.
-    #[error("port {0} of the device here is DOWN")]
+    #[error("port {0} of the device here is DOWN, or not active yet, or the device is gone")]
     PortDown(u8),
     /// The queue pair was in the error state before the request was processed.
     #[error("flushed: the queue pair went into error before this request ran")]

@@ -24,6 +24,9 @@ fn calls_over_a_port_that_is_down_name_it() {
     })]);
     let down = RpcError::PortDown { peer: NodeId(1), port: 1 };
     assert_eq!(told.into_inner(), [Err(down); 3]);
-    assert_eq!(down.to_string(), "no answer from node 1: port 1 of the device here is DOWN");
+    assert!(
+        down.to_string().starts_with("no answer from node 1: port 1 of the device here is DOWN"),
+        "{down}"
+    );
     assert_eq!(rig.rpc(0).unanswered(), 0);
 }

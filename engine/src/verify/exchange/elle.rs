@@ -366,7 +366,7 @@ impl Import {
                 }
                 ("error", said) => reason = text(&said),
                 ("final-read", _) => last = true,
-                ("load", _) => load = true,
+                ("load", Value::Other("true")) => load = true,
                 ("type" | "process" | "time" | "index", other) => {
                     return invalid(field.at, format!(":{name} is {}", other.name()));
                 }

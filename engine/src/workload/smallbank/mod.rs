@@ -151,7 +151,14 @@ impl SmallBank {
             )));
         }
         let remote = p.flag("remote").then_some(scale.nodes);
-        remote.map_or(Ok(()), |nodes| check_remote(&p, nodes, accounts, 2))?;
+        // Both customers of a pair are hot, or both are not.
+        let parts = match customers {
+            KeyDist::HotSet { keys, hot, .. } => [hot, keys - hot],
+            _ => [accounts; 2],
+        };
+        for part in parts {
+            remote.map_or(Ok(()), |nodes| check_remote(&p, nodes, part, 2))?;
+        }
         Ok(SmallBank {
             accounts,
             customers,
@@ -336,6 +343,9 @@ mod tests {
                 }
             }
         }
+        let few = [("remote", "true"), ("accounts_per_thread", "20"), ("hot_accounts_share", "0.04")];
+        let few = SmallBank::parse(SCALE, few).unwrap_err().to_string();
+        assert!(few.contains("2 different records of other nodes, and they have 1 of 3"), "{few}");
         let alone = SmallBank::parse(Scale { nodes: 1, workers: 2 }, [("remote", "true")]).unwrap_err();
         assert!(alone.to_string().contains("there is one node"), "{alone}");
     }

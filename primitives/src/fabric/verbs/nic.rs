@@ -233,15 +233,20 @@ impl State {
         }
     }
 
-    /// Keeps a region, which has no registration any more, for as long as a completion may come that its memory was named for: of a small
-    /// receive or READ the payload may lie in the completion's entry, and be copied to its place by the library when that is polled
-    /// (libmlx5's scatter to CQE), whatever became of the registration meanwhile.
+    /// Keeps a region that requests name no more for as long as a completion may come that its memory was named for, whether it is withdrawn
+    /// or another one took its place: of a small receive or READ the payload may lie in the completion's entry, and be copied to its place by
+    /// the library when that is polled (libmlx5's scatter to CQE), whatever became of the registration meanwhile. What is kept goes when
+    /// another is to be kept and nothing is in flight, else with the context.
     #[cold]
     fn hold(&mut self, region: Option<Region>) {
         let idle = |qp: &QueuePair| qp.send.in_flight() == 0 && qp.recv.in_flight() == 0;
         match self.qps.iter().all(|qp| idle(qp)) {
             true => self.withdrawn.clear(),
-            false => self.withdrawn.extend(region),
+            false => {
+                let held = |region: &Region| self.withdrawn.iter().any(|held| same(held, region));
+                let new = region.filter(|region| !held(region));
+                self.withdrawn.extend(new);
+            }
         }
     }
 
@@ -250,6 +255,11 @@ impl State {
     fn forget_near(&mut self) {
         self.qps.iter_mut().for_each(|qp| qp.ready.forget_near());
     }
+}
+
+/// Whether two are of the same words.
+fn same(a: &Region, b: &Region) -> bool {
+    a.words().as_ptr() == b.words().as_ptr()
 }
 
 /// The address handle of a node, made when the first datagram goes there; the operating system's error number if it cannot be.

@@ -57,7 +57,7 @@ fn tell(device: &str, port: u8) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
         eprintln!(
-            "warning: port {port} of {device} is DOWN, and its driver has not destroyed the queue pairs within {} s: this process goes on \
+            "warning: port {port} of {device} is DOWN (or not active yet), and its driver has not destroyed the queue pairs within {} s: this process goes on \
              without, and ends when the driver is done or the port is up again",
             PATIENCE.as_secs()
         );
