@@ -1,9 +1,9 @@
 //! `history.json`: a history on disk.
 //!
-//! One JSON object, written one transaction a line; white space means nothing to the reader. Version 1:
+//! One JSON object, written one transaction a line; white space means nothing to the reader. Version 2 (1, which knew no stretches of absent keys, is read as well):
 //!
 //! ```json
-//! {"format":"doorbell-history","version":1,"initial_version":0,"transactions":[
+//! {"format":"doorbell-history","version":2,"initial_version":0,"transactions":[
 //! {"id":0,"session":0,"invoke_ns":10,"return_ns":25,"outcome":"committed","ops":[["r",0,7,0],["w",0,7,1]]},
 //! {"id":1,"session":1,"invoke_ns":12,"return_ns":30,"outcome":"aborted","reason":"lock","ops":[["r",0,7,0]]},
 //! {"id":2,"session":0,"invoke_ns":26,"return_ns":null,"outcome":"unknown","ops":[["w",0,7,2]]}

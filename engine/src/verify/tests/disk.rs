@@ -94,8 +94,11 @@ fn each_kind_of_damage_has_its_name_and_place() {
         (error.to_string().as_str(), error.at.byte),
         ("history:3:7: transaction id 0 was used before", byte)
     );
-    let error = with("\"version\":1", "\"version\":2");
-    assert_eq!((error.problem, error.at.line), (Problem::UnknownVersion { found: 2 }, 1));
+    let error = with("\"version\":2", "\"version\":3");
+    assert_eq!((error.problem, error.at.line), (Problem::UnknownVersion { found: 3 }, 1));
+    // The version before knew no stretches of absent keys, and is read.
+    let older = whole.replacen("\"version\":2", "\"version\":1", 1);
+    assert_eq!(read(older.as_bytes()).expect("it is known").txns().len(), 4);
     let error = with("doorbell-history", "elle");
     assert_eq!(error.problem, Problem::WrongFormat { found: "elle".into() });
     let error = with("\"count\":4", "\"count\":5");
