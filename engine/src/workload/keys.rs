@@ -166,7 +166,7 @@ impl KeyDist {
     }
 
     /// As [`KeyDist::sample_pair`], of the keys that `others` have if it is only these. Where both parts have two of those, both keys are of one
-    /// part but where [`REDRAWS`] draws were in vain.
+    /// part but where dozens of draws were in vain.
     pub fn sample_pair_of(&self, others: Option<Others>, rng: &mut impl Rng) -> (u64, u64) {
         let Some(others) = others else { return self.sample_pair(rng) };
         let mut pair = self.sample_pair(rng);
