@@ -123,7 +123,7 @@ fn presets_run_over_tcp_or_are_refused() {
 fn a_sample_of_the_plan_space_runs() {
     let plans = plans_of(&Needs::OCC);
     assert!(plans.len() > 100, "{} plans", plans.len());
-    // `DOORBELL_PLANS_EVERY=1` has them all, which takes long on a device.
+    // `DOORBELL_PLANS_EVERY=1` has them all, as a device in a virtual machine has (`.ci/softroce/test`).
     let every = std::env::var("DOORBELL_PLANS_EVERY").map_or(97, |every| every.parse().expect("a number"));
     let mut everywhere = 0;
     for (n, plan) in plans.iter().step_by(every).enumerate() {
