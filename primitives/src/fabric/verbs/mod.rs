@@ -253,7 +253,7 @@ struct Path {
 
 impl Path {
     /// Whether connections between these ports carry a global routing header: one of them wants it, or a router lies between, since their
-    /// subnets have different prefixes (InfiniBand Architecture Specification, volume 1, 4.1.1 and 8.3).
+    /// subnets have different prefixes, the first half of a GID (`ibv_query_gid(3)`, `ibv_create_ah(3)`).
     fn goes_global(&self, to: &Path) -> bool {
         self.global || to.global || self.has_gid() && to.has_gid() && self.gid[..8] != to.gid[..8]
     }

@@ -42,7 +42,7 @@ pub(super) const INDEX_MASK: u64 = (1 << 22) - 1;
 
 /// A libibverbs device context. Owned by one thread.
 ///
-/// What the device knows goes by way of [`Remains`]: first queue pairs, then the address handles and the completion queue they use,
+/// What the device knows goes by way of `Remains`: first queue pairs, then the address handles and the completion queue they use,
 /// then the context with its registrations.
 pub struct VerbsNic {
     state: ManuallyDrop<RefCell<State>>,
