@@ -471,7 +471,8 @@ impl<N: Nic> Rpc<N> {
             for (to, buf, len) in state.out.drain(..) {
                 batch.send(self.queue, to, &buf, len);
             }
-            // A datagram queue pair fails only by a bug; the retransmission sweep reports lost calls.
+            // A queue pair in error (a link that went on some drivers) refuses it, and starts afresh when its receives have come back (`recover`); the
+            // retransmission sweep sends again, and reports calls that stay lost.
             let _ = batch.post_passive();
         } else {
             for (to, buf, len) in state.out.drain(..) {

@@ -27,6 +27,8 @@ pub(super) struct Offer {
     pub(super) datagrams: QpAddress,
     pub(super) rkey: Rkey,
     pub(super) atomics: bool,
+    /// Largest datagram.
+    pub(super) ud_mtu: u32,
     pub(super) describe: String,
 }
 
@@ -97,6 +99,7 @@ impl<N: Nic> Side<N> {
             datagrams: self.nic.address(self.ud),
             rkey: self.rkey,
             atomics: self.atomics(),
+            ud_mtu: self.nic.caps().ud_mtu,
             describe,
         }
     }
@@ -156,7 +159,7 @@ impl<N: Nic> Side<N> {
             // In the order of the receives that they take.
             ("SEND", self.rc, Verb::Send { to: None, imm: None }, 0, BYTES),
             ("WRITE_WITH_IMM", self.rc, Verb::WriteImm { rkey, offset: ANNOUNCED, imm: IMM }, 0, BYTES),
-            ("SEND (datagram)", self.ud, Verb::Send { to, imm: None }, 0, BYTES),
+            ("SEND (datagram)", self.ud, Verb::Send { to, imm: None }, 0, self.datagram(peer)),
         ];
         let atomics = self.atomics() && peer.atomics;
         let not_tried = |name: &str, why: &str| Outcome {
@@ -185,7 +188,7 @@ impl<N: Nic> Side<N> {
                 (outcome.ok, outcome.problem) = (false, Some(problem.to_owned()));
             }
         };
-        expect("READ", self.holds(2048, node), "what came back is not what was written");
+        expect("READ", self.holds(2048, BYTES, node), "what came back is not what was written");
         if atomics {
             expect("CAS", self.memory.load(3072) == 0, "the zero that was there did not come back");
             expect(
@@ -198,9 +201,14 @@ impl<N: Nic> Side<N> {
         outcomes
     }
 
-    /// Whether there is what a node writes and sends.
-    fn holds(&self, offset: u64, node: NodeId) -> bool {
-        (0..WORDS).all(|word| self.memory.load(offset + word * 8) == pattern(node, word))
+    /// How long datagrams are, either way: a path of a small MTU carries no longer ones.
+    fn datagram(&self, peer: &Offer) -> u32 {
+        BYTES.min(self.nic.caps().ud_mtu).min(peer.ud_mtu) & !7
+    }
+
+    /// Whether there are `bytes` of what a node writes and sends.
+    fn holds(&self, offset: u64, bytes: u32, node: NodeId) -> bool {
+        (0..u64::from(bytes) / 8).all(|word| self.memory.load(offset + word * 8) == pattern(node, word))
     }
 
     fn one(&self, name: &str, qp: Qp, verb: Verb, local: Sge) -> Outcome {
@@ -247,12 +255,12 @@ impl<N: Nic> Side<N> {
             Some(format!("a receive failed: {}", failed.status))
         } else if arrived.len() < expected {
             Some(format!("{} of the peer's {expected} messages arrived", arrived.len()))
-        } else if !self.holds(MESSAGE, there)
-            || !self.holds(DATAGRAM + u64::from(GRH_BYTES), there)
-            || uc && !self.holds(UNRELIABLE, there)
+        } else if !self.holds(MESSAGE, BYTES, there)
+            || !self.holds(DATAGRAM + u64::from(GRH_BYTES), self.datagram(peer), there)
+            || uc && !self.holds(UNRELIABLE, BYTES, there)
         {
             Some("a message is not what the peer sent".to_owned())
-        } else if !self.holds(ANNOUNCED, there) || !arrived.iter().any(|c| c.imm == Some(IMM)) {
+        } else if !self.holds(ANNOUNCED, BYTES, there) || !arrived.iter().any(|c| c.imm == Some(IMM)) {
             Some("a WRITE_WITH_IMM came without its bytes or its number".to_owned())
         } else if arrived.iter().any(|c| c.qp == self.ud && c.from != sender) {
             Some("it cannot be told who sent the datagram, which calls between nodes need".to_owned())
@@ -284,13 +292,21 @@ mod tests {
     /// A NIC that posts other requests than it is asked for, or tells other completions.
     struct Bent {
         nic: LoopbackNic,
+        caps: Caps,
         request: fn(&mut WorkRequest),
         completion: fn(&mut Completion),
     }
 
+    impl Bent {
+        fn new(nic: LoopbackNic, request: fn(&mut WorkRequest), completion: fn(&mut Completion)) -> Bent {
+            let caps = nic.caps().clone();
+            Bent { nic, caps, request, completion }
+        }
+    }
+
     impl Nic for Bent {
         fn caps(&self) -> &Caps {
-            self.nic.caps()
+            &self.caps
         }
         fn node(&self) -> NodeId {
             self.nic.node()
@@ -317,6 +333,10 @@ mod tests {
             self.nic.reset_qp(qp);
         }
         fn post(&self, qp: Qp, chain: &[WorkRequest]) -> Result<(), PostError> {
+            let too_long = |r: &WorkRequest| {
+                matches!(r.verb, Verb::Send { to: Some(_), .. }) && r.local.len > self.caps.ud_mtu
+            };
+            assert!(!chain.iter().any(too_long), "{chain:?}");
             let mut chain = chain.to_vec();
             chain.iter_mut().for_each(self.request);
             self.nic.post(qp, &chain)
@@ -341,10 +361,21 @@ mod tests {
         completion: fn(&mut Completion),
         answers: bool,
     ) -> Vec<(String, Option<String>)> {
+        found_with_datagrams([4096; 2], request, completion, answers)
+    }
+
+    /// As [`found`], between nodes whose datagrams carry so many bytes.
+    fn found_with_datagrams(
+        ud_mtus: [u32; 2],
+        request: fn(&mut WorkRequest),
+        completion: fn(&mut Completion),
+        answers: bool,
+    ) -> Vec<(String, Option<String>)> {
         let (loopback, step) = (Loopback::new(2, Options::default()), Barrier::new(2));
         let offers = Mutex::new([const { None }; 2]);
-        let meet = |nic: Bent, patience, takes_part: bool| {
+        let meet = |mut nic: Bent, patience, takes_part: bool| {
             let node = nic.nic.node();
+            nic.caps.ud_mtu = ud_mtus[node.index()];
             let side = Side::new(nic, patience).expect("room");
             offers.lock().expect("no panic")[node.index()] = Some(side.offer(String::new()));
             step.wait();
@@ -359,11 +390,11 @@ mod tests {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let nic = loopback.context(NodeId(1));
-                meet(Bent { nic, request: |_| {}, completion: |_| {} }, Duration::from_millis(200), answers)
+                meet(Bent::new(nic, |_| {}, |_| {}), Duration::from_millis(200), answers)
             });
             let nic = loopback.context(NodeId(0));
             let patience = if answers { Duration::from_secs(15) } else { Duration::from_millis(50) };
-            let mine = meet(Bent { nic, request, completion }, patience, true);
+            let mine = meet(Bent::new(nic, request, completion), patience, true);
             other.join().expect("no panic");
             mine.into_iter()
                 .map(|outcome| {
@@ -383,6 +414,14 @@ mod tests {
     #[test]
     fn an_honest_round_has_no_problem() {
         assert_eq!(problems(|_| {}, |_| {}), []);
+    }
+
+    #[test]
+    fn a_path_of_short_datagrams_carries_a_short_one() {
+        for ud_mtus in [[256, 4096], [4096, 512], [256, 512]] {
+            let found = found_with_datagrams(ud_mtus, |_| {}, |_| {}, true);
+            assert!(found.iter().all(|(_, problem)| problem.is_none()), "{ud_mtus:?}: {found:?}");
+        }
     }
 
     #[test]

@@ -293,8 +293,6 @@ impl Nic for TcpNic {
         self.polls.set(polls);
         if polls % POLLS_PER_ACCEPT == 1 {
             self.accept(state);
-        }
-        if !state.unproven.is_empty() {
             self.prove(state);
         }
         self.flush(state);

@@ -233,7 +233,7 @@ pub(super) struct Unproven {
     stream: TcpStream,
     bytes: [u8; HELLO_BYTES],
     have: usize,
-    /// Polls left before it is given up.
+    /// Looks left before it is given up.
     pub(super) patience: u32,
 }
 

@@ -11,7 +11,8 @@ pub(super) fn status(code: s::Type, receive: bool, nobodys: bool, software: bool
         s::IBV_WC_LOC_QP_OP_ERR if receive && software => WcStatus::LocalLength,
         // And of a local key that is nobody's, as of a request whose packets found no way out.
         s::IBV_WC_LOC_QP_OP_ERR if nobodys => WcStatus::LocalProtection,
-        s::IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalOperation,
+        // What a provider does not know more of (mlx5's general error, an answer that fits no request) happened here, and no peer said it.
+        s::IBV_WC_LOC_QP_OP_ERR | s::IBV_WC_GENERAL_ERR | s::IBV_WC_BAD_RESP_ERR => WcStatus::LocalOperation,
         s::IBV_WC_SUCCESS => WcStatus::Success,
         s::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLength,
         s::IBV_WC_LOC_PROT_ERR | s::IBV_WC_LOC_ACCESS_ERR => WcStatus::LocalProtection,
@@ -88,6 +89,9 @@ mod tests {
             (s::IBV_WC_LOC_QP_OP_ERR, true, false, true, WcStatus::LocalLength),
             (s::IBV_WC_LOC_QP_OP_ERR, true, false, false, WcStatus::LocalOperation),
             (s::IBV_WC_LOC_PROT_ERR, false, false, false, WcStatus::LocalProtection),
+            (s::IBV_WC_GENERAL_ERR, false, false, false, WcStatus::LocalOperation),
+            (s::IBV_WC_BAD_RESP_ERR, false, false, false, WcStatus::LocalOperation),
+            (s::IBV_WC_REM_OP_ERR, false, false, false, WcStatus::RemoteOperation),
             (s::IBV_WC_RETRY_EXC_ERR, false, false, false, WcStatus::RetryExceeded),
         ] {
             assert_eq!(status(code, receive, nobodys, software), told);

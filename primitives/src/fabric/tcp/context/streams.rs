@@ -8,9 +8,10 @@ use crate::verbs::NodeId;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Streams that may be unproven at a time, and looks after which one that shows nothing is given up.
+/// Streams that may be unproven at a time, and looks after which one that shows nothing is given up. There is a look with every
+/// [`super::POLLS_PER_ACCEPT`] polls, so that strangers cost a member of the cluster little.
 const MAX_UNPROVEN: usize = 64;
-const PATIENCE: u32 = 100_000;
+const PATIENCE: u32 = 2_000;
 /// How long a peer's listener may take to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -56,18 +57,25 @@ impl TcpNic {
         }
     }
 
-    /// Takes streams that peers open, and the proofs of those taken before.
+    /// Takes streams that peers open. Where there are too many, those that have shown nothing for longest make room: a peer shows its
+    /// hello as it connects, a stranger need not show anything.
     #[cold]
     pub(super) fn accept(&self, state: &mut State) {
-        while state.unproven.len() < MAX_UNPROVEN
-            && let Ok((stream, _)) = self.listener.accept()
-        {
-            if stream.set_nonblocking(true).is_ok() && stream.set_nodelay(true).is_ok() {
-                state.unproven.push(Unproven::new(stream, PATIENCE));
+        for _ in 0..MAX_UNPROVEN {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
+                continue;
             }
+            if state.unproven.len() >= MAX_UNPROVEN
+                && let Some(oldest) = (0..MAX_UNPROVEN).min_by_key(|&at| state.unproven[at].patience)
+            {
+                state.unproven.swap_remove(oldest);
+            }
+            state.unproven.push(Unproven::new(stream, PATIENCE));
         }
     }
 
+    /// Takes the proofs of streams that were accepted before.
     #[cold]
     pub(super) fn prove(&self, state: &mut State) {
         let options = &self.shared.options;

@@ -9,6 +9,11 @@ use ibverbs_sys as ffi;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
+/// Entries for a poll, whose first the device's library fills, as many as it says. It need not write all of one: ibv_poll_cq(3) promises id, status, number
+/// of the queue pair and vendor's code of any, and of one that worked what its kind has besides (libmlx5 leaves the rest as it was). Those fields alone are read here, each behind
+/// the status or flag that says it is there.
+type Polled = [MaybeUninit<ffi::ibv_wc>; POLL_BATCH];
+
 impl VerbsNic {
     /// Polls. The sink may post: the state is nobody's while it runs.
     #[inline]
@@ -16,12 +21,12 @@ impl VerbsNic {
         // SAFETY: nothing of the caller's runs before its last use, which is the completion that worked or what is done where there are none.
         let state = unsafe { self.state() };
         let want = max.min(POLL_BATCH) as u32;
-        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
+        let mut polled: Polled = [const { MaybeUninit::uninit() }; POLL_BATCH];
         let got = state.take(want, &mut polled);
         // The usual case: one, and it worked. More come where many are waited for, and share the call.
         if got == 1
             && want >= 1
-            // SAFETY: the device's library has filled it.
+            // SAFETY: see [`Polled`].
             && let Some((id, qp)) = state.worked(unsafe { polled[0].assume_init_ref() })
         {
             sink(done(id, qp, WcStatus::Success));
@@ -45,7 +50,7 @@ impl VerbsNic {
     fn poll_all(&self, polled: &[MaybeUninit<ffi::ibv_wc>], mut sink: impl FnMut(Completion)) -> usize {
         let mut taken = 0;
         for wc in polled {
-            // SAFETY: they are filled.
+            // SAFETY: see [`Polled`].
             let wc = unsafe { wc.assume_init_ref() };
             // SAFETY: it is used no more when the sink runs.
             let state = unsafe { self.state() };
@@ -112,7 +117,7 @@ impl State {
 
     /// Takes at most `want` completions from the device, which fills as many entries. More than `want` is an error.
     #[inline(always)]
-    fn take(&self, want: u32, polled: &mut [MaybeUninit<ffi::ibv_wc>; POLL_BATCH]) -> u32 {
+    fn take(&self, want: u32, polled: &mut Polled) -> u32 {
         let want = want.min(POLL_BATCH as u32) as i32;
         // SAFETY: the queue is alive, and there is room for `want` entries; `poll_cq` is what ibv_poll_cq calls.
         let got = unsafe { (self.poll_cq)(self.cq.raw, want, polled.as_mut_ptr().cast()) };
@@ -126,7 +131,8 @@ impl State {
     pub(super) fn clear_queue_of(&mut self, nic: &VerbsNic, index: usize) {
         let others = |wc: &ffi::ibv_wc| (wc.wr_id() >> SEQ_BITS & INDEX_MASK) as usize != index;
         self.kept.retain(others);
-        let mut polled = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; POLL_BATCH];
+        // Entries are kept whole, so that no byte of them may be left unwritten.
+        let mut polled: Polled = [const { MaybeUninit::zeroed() }; POLL_BATCH];
         // Whatever is kept: what the device has is taken now.
         self.poll_cq = self.device_polls;
         loop {
@@ -137,7 +143,7 @@ impl State {
             if !(1..=POLL_BATCH).contains(&got) {
                 break;
             }
-            // SAFETY: the device's library has filled the first `got` entries.
+            // SAFETY: zeroes are an entry, and the library has written over some of them.
             let taken = polled[..got].iter().map(|wc| unsafe { wc.assume_init() });
             self.kept.extend(taken.filter(others));
         }
