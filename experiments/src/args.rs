@@ -495,9 +495,6 @@ pub struct NodeArgs {
 /// `doorbell experiment`.
 #[derive(Args, Clone, Debug)]
 pub struct ExperimentArgs {
-    #[allow(missing_docs)]
-    #[command(flatten)]
-    pub one_process: OneProcessArgs,
     /// Experiment files.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -508,6 +505,12 @@ pub struct ExperimentArgs {
     /// Points measured at a time; cores on sim, 1 where time is real. Results do not depend on it.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
+    /// Measure each point over the processes of this cluster file, as its node 0; it says how many nodes there are.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// With --cluster: how long to wait for the other nodes.
+    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
+    pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
     pub output: OutputArgs,

@@ -1,5 +1,5 @@
 //! Clusters of processes, as `doorbell run --cluster` and `doorbell node` see them: the cluster file, joining, and the run
-//! that node 0 describes to the others; points of a characterization are in `cluster/point.rs`.
+//! that node 0 describes to the others; points of requests alone are in `cluster/point.rs`.
 
 pub mod point;
 
@@ -28,7 +28,7 @@ use crate::directory::HOME;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
 use crate::output::Talk;
-use crate::spec::{FabricChoice, RunSpec, Span};
+use crate::spec::{FabricChoice, PrimitiveSpec, RunSpec, Span};
 use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::yaml::{Document, Spanned};
 
@@ -157,6 +157,36 @@ impl Cluster {
                 Err(CliError::usage(format!("the nodes of a {fabric} fabric are all in one process"))
                     .hint("with --cluster, use --fabric tcp or verbs:DEVICE"))
             }
+        }
+    }
+
+    /// Refuses to count until something is known: each process counts by itself, and none of them could say when all have counted enough.
+    ///
+    /// # Errors
+    /// Exit code 2.
+    pub fn measures_for(precision: Option<f64>) -> Result<(), CliError> {
+        match precision {
+            None => Ok(()),
+            Some(_) => Err(CliError::usage(
+                "a precision needs all nodes in one process; a cluster measures a fixed time",
+            )
+            .hint("say the duration instead")),
+        }
+    }
+
+    /// Refuses a number of nodes that is not the file's, `said` being how it was given.
+    ///
+    /// # Errors
+    /// Exit code 2.
+    pub fn names(&self, nodes: Option<u32>, said: &str) -> Result<(), CliError> {
+        let file = u32::from(self.file.count());
+        match nodes.filter(|nodes| *nodes != file) {
+            None => Ok(()),
+            Some(nodes) => Err(CliError::usage(format!("{said} {nodes}, and the cluster file names {file}"))
+                .hint(format!(
+                    "leave {} out: with --cluster the file says how many there are",
+                    said.trim_end_matches(':')
+                ))),
         }
     }
 
@@ -302,6 +332,8 @@ pub struct Described {
     pub plan: NamedPlan,
     /// Whether the history is recorded.
     pub keep: Keep,
+    /// Whether each node keeps its share of a run that ended well: of a point of a grid, node 0 has the whole.
+    pub shares: bool,
 }
 
 impl Described {
@@ -313,6 +345,7 @@ impl Described {
             "plan_name": self.plan.name,
             "prediction": self.plan.prediction,
             "history": self.keep.history,
+            "shares": self.shares,
         })
         .to_string()
         .into_bytes()
@@ -324,27 +357,43 @@ impl Described {
     /// In words, if it cannot be one of this build.
     pub fn decode(bytes: &[u8]) -> Result<Described, String> {
         let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-        let mut spec = RunSpec::default();
-        let usual = serde_json::to_value(&spec).map_err(|e| e.to_string())?;
-        for key in RunSpec::KEYS {
-            let described = &value["spec"][*key];
-            let left_out = described.is_null() && usual[*key].is_null();
-            // The plan comes as what it is, not as a name or a file of the other host.
-            if *key != "plan" && !left_out {
-                spec.apply(key, described).map_err(|e| format!("`{key}`: {e}"))?;
-            }
-        }
-        for (key, setting) in value["spec"]["set"].as_object().into_iter().flatten() {
-            spec.apply(&format!("set.{key}"), setting).map_err(|e| format!("`set.{key}`: {e}"))?;
-        }
-        spec.check().map_err(|unfit| unfit.why)?;
+        let spec = described_spec(RunSpec::default(), &value["spec"])?;
         let plan = Plan::parse(&value["plan"].to_string(), "plan").map_err(|e| e.to_string())?;
         let name = value["plan_name"].as_str().unwrap_or("unnamed").to_owned();
         let prediction: Option<Prediction> =
             serde_json::from_value(value["prediction"].clone()).unwrap_or(None);
         let keep = Keep { history: value["history"].as_bool().unwrap_or(false), part: true };
-        Ok(Described { spec, plan: NamedPlan::new(name, plan, prediction), keep })
+        let shares = value["shares"].as_bool().unwrap_or(true);
+        Ok(Described { spec, plan: NamedPlan::new(name, plan, prediction), keep, shares })
     }
+}
+
+/// What another process described, put into `spec`, which says whether requests or transactions are asked for.
+///
+/// # Errors
+/// In words, if it cannot be one of this build.
+fn described_spec(mut spec: RunSpec, described: &Value) -> Result<RunSpec, String> {
+    let usual = serde_json::to_value(&spec).map_err(|e| e.to_string())?;
+    let (own, keys, inner) = match spec.primitive {
+        None => (RunSpec::KEYS, &[][..], &Value::Null),
+        Some(_) => (RunSpec::REQUESTS_KEYS, PrimitiveSpec::KEYS, &described["primitive"]),
+    };
+    for (from, usual, key) in own
+        .iter()
+        .map(|key| (described, &usual, key))
+        .chain(keys.iter().map(|key| (inner, &usual["primitive"], key)))
+    {
+        let left_out = from[*key].is_null() && usual[*key].is_null();
+        // The plan comes as what it is, not as a name or a file of the other host.
+        if *key != "plan" && !left_out {
+            spec.apply(key, &from[*key]).map_err(|e| format!("`{key}`: {e}"))?;
+        }
+    }
+    for (key, setting) in described["set"].as_object().into_iter().flatten() {
+        spec.apply(&format!("set.{key}"), setting).map_err(|e| format!("`set.{key}`: {e}"))?;
+    }
+    spec.check().map_err(|unfit| unfit.why)?;
+    Ok(spec)
 }
 
 /// Runs this process's node of a described run. Returns this node's share and, at node 0, the whole. The share is kept in
@@ -513,11 +562,15 @@ mod tests {
         spec.apply("duration", &json!("250ms")).unwrap();
         spec.apply("clock_skew", &json!("50us")).unwrap();
         let plan = NamedPlan::new("two-sided", Preset::named("two-sided").unwrap().plan(), None);
-        let described =
-            Described { spec: spec.clone(), plan: plan.clone(), keep: Keep { history: true, part: true } };
+        let described = Described {
+            spec: spec.clone(),
+            plan: plan.clone(),
+            keep: Keep { history: true, part: true },
+            shares: false,
+        };
         let back = Described::decode(&described.encode()).unwrap();
         assert_eq!((back.spec, back.plan.plan, back.plan.name), (spec, plan.plan, plan.name));
-        assert!(back.keep.history);
+        assert!(back.keep.history && !back.shares);
         for bent in [&b""[..], b"{}", b"[1]", b"{\"spec\":{\"nodes\":0}}"] {
             assert!(Described::decode(bent).is_err());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample};
+use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample, Scope};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::{FabricSpec, LaunchError};
 use primitives::verbs::Transport;
@@ -25,14 +25,31 @@ pub fn measure(
     row: Row,
     stop: &AtomicBool,
 ) -> Result<PointResult, CliError> {
+    let here = |scope: &Scope, point: &Point| {
+        bench::run(fabric, scope, point, spec.seed, stop).map_err(|e| failed(&e))
+    };
+    measure_by(spec, row, true, stop, here)
+}
+
+/// Measures a point by `sample`; `row` has its axes, `alone` says whether all its nodes are in this process.
+///
+/// # Errors
+/// If the spec asks for no requests alone; as `sample`.
+pub fn measure_by(
+    spec: &RunSpec,
+    row: Row,
+    alone: bool,
+    stop: &AtomicBool,
+    mut sample: impl FnMut(&Scope, &Point) -> Result<Sample, CliError>,
+) -> Result<PointResult, CliError> {
     let asked =
         spec.primitive.as_ref().ok_or_else(|| CliError::check("a run of transactions, not of requests"))?;
     let (scope, point) = asked.point(spec).map_err(CliError::usage)?;
     let real_time = !spec.fabric.virtual_time();
-    let watch = Watch::begin(!real_time, true);
+    let watch = Watch::begin(!real_time, alone);
     let (mut scope, longest) = (scope, scope.window.0.saturating_mul(LONGER_MOST));
     let sample = loop {
-        let sample = bench::run(fabric, &scope, &point, spec.seed, stop).map_err(|e| failed(&e))?;
+        let sample = sample(&scope, &point)?;
         // A busy machine may let nothing end, which says nothing of the point.
         if sample.ops > 0 || !real_time || scope.window.0 >= longest || stop.load(Ordering::Relaxed) {
             break sample;

@@ -570,8 +570,8 @@ fn a_characterization_over_processes_measures_calls_and_ends_when_a_node_is_lost
     let rows = std::fs::read_to_string(site.path("char/points.csv")).expect("points");
     assert_eq!((rows.lines().count(), &site.share("char")["complete"]), (2, &Value::Bool(false)), "{rows}");
     node.end(5);
-    for command in [&["tune"][..], &["study", "logging"], &["experiment", "x.yaml"]] {
+    for command in [&["tune"][..], &["study", "logging"]] {
         let refused = site.start(&[command, &["--cluster", "cluster.yaml"]].concat()).end(10);
-        refused.must(2, &["in one process", "--cluster goes with `run` and `characterize`"]);
+        refused.must(2, &["in one process", "--cluster goes with `run`, `characterize` and `experiment`"]);
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use experiments::args::{Cli, Command, ExperimentArgs, OneProcessArgs, OutputArgs};
+use experiments::args::{Cli, Command, ExperimentArgs, OutputArgs};
 use experiments::commands::{Context, experiment};
 use experiments::error::CliError;
 use experiments::output::JsonTarget;
-use experiments::spec::Point;
+use experiments::spec::{Point, Span};
 use primitives::measure::{PointResult, Printed, RunRecord};
 use serde_json::Value;
 
@@ -32,7 +32,8 @@ fn args(dir: &Path, plan: &str) -> ExperimentArgs {
     let _ = std::fs::remove_file(&json);
     let output = OutputArgs { json: Some(JsonTarget::File(json)), out: Some(dir.join("out")) };
     ExperimentArgs {
-        one_process: OneProcessArgs::default(),
+        cluster: None,
+        join_within: Span::from_ns(0),
         files: vec![file],
         shard: None,
         jobs: Some(1),
@@ -46,7 +47,7 @@ fn measure(point: &Point) -> Result<PointResult, CliError> {
 }
 
 fn sweep(args: &ExperimentArgs) -> Result<(), CliError> {
-    experiment::sweep(args, &context(), &experiment::plan(args)?, measure)
+    experiment::sweep(args, &context(), &experiment::plan(args, None)?, measure)
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn rows_carry_their_axes_in_grid_order_and_a_second_run_changes_nothing() {
     std::fs::remove_file(temp.path().join("result.json")).unwrap();
     let again =
         |point: &Point| -> Result<PointResult, CliError> { panic!("{} measured again", point.label()) };
-    experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), again).unwrap();
+    experiment::sweep(&args, &context(), &experiment::plan(&args, None).unwrap(), again).unwrap();
     assert_eq!(RunRecord::read(&out).unwrap(), record);
     assert_eq!(std::fs::read_to_string(out.join("points.csv")).unwrap(), points);
 }
@@ -104,7 +105,7 @@ fn what_papers_print_is_kept_in_the_record_and_drawn_by_report() {
         args.files = vec![temp.path().join(format!("{name}.yaml"))];
         args.output.out = Some(temp.path().join(name));
         std::fs::write(&args.files[0], text).unwrap();
-        experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), measure).unwrap();
+        experiment::sweep(&args, &context(), &experiment::plan(&args, None).unwrap(), measure).unwrap();
         RunRecord::read(&temp.path().join(name)).unwrap()
     };
     // Whatever its file is called, and whatever its question.
@@ -174,7 +175,8 @@ fn an_unwritable_place_is_told_before_anything_is_measured() {
     let mut args = args(temp.path(), "one-sided");
     args.output.out = Some("/dev/null/out".into());
     let never = |_: &Point| -> Result<PointResult, CliError> { panic!("measured") };
-    let error = experiment::sweep(&args, &context(), &experiment::plan(&args).unwrap(), never).unwrap_err();
+    let error =
+        experiment::sweep(&args, &context(), &experiment::plan(&args, None).unwrap(), never).unwrap_err();
     assert_eq!(error.exit().code(), 2);
     let shown = error.render(false);
     assert!(

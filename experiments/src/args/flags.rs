@@ -41,7 +41,7 @@ impl OneProcessArgs {
         match &self.cluster {
             None => Ok(()),
             Some(_) => Err(CliError::usage(format!(
-                "`doorbell {command}` runs its nodes in one process; --cluster goes with `run` and `characterize`"
+                "`doorbell {command}` runs its nodes in one process; --cluster goes with `run`, `characterize` and `experiment`"
             ))
             .hint(instead)),
         }

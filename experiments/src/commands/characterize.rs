@@ -5,7 +5,7 @@ use crate::args::{CharacterizeArgs, each_once};
 use crate::calibrate::engine::{self, engine_time};
 use crate::calibrate::{Targets, nearest};
 use crate::cluster::Cluster;
-use crate::cluster::point::Asked;
+use crate::cluster::point::{Asked, Numbered};
 use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -75,19 +75,8 @@ pub fn run(args: &CharacterizeArgs, context: &Context) -> Result<(), CliError> {
     let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
     if let Some(cluster) = &cluster {
         Cluster::carries(&args.fabric.fabric)?;
-        if args.precision.is_some() {
-            return Err(CliError::usage(
-                "--precision needs all nodes in one process; a cluster measures a fixed time",
-            )
-            .hint("give --duration"));
-        }
-        if let Some(nodes) = args.nodes
-            && nodes != u32::from(cluster.file.count())
-        {
-            let file = cluster.file.count();
-            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}"))
-                .hint("leave --nodes out: with --cluster the file says how many there are"));
-        }
+        Cluster::measures_for(args.precision)?;
+        cluster.names(args.nodes, "--nodes")?;
     }
     let usual = match args.duration {
         None if virtual_time => {
@@ -230,24 +219,15 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             let stop = context.interrupt.flag();
             let measured = |scope: Scope| match (&wanted.cluster, &session) {
                 (Some(cluster), Some(session)) => {
-                    let asked = Asked {
+                    let asked = Asked::Numbered(Numbered {
                         fabric: wanted.fabric.clone(),
                         scope,
                         ud_mtu: caps.ud_mtu,
                         number: numbers[number as usize],
                         seed: wanted.seed,
-                    };
+                    });
                     let mut session = session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    let whole = match session.begin(&asked.encode()) {
-                        Ok(()) => asked.measure(cluster, &mut session, stop),
-                        Err(error) => Err(error.into()),
-                    };
-                    // A session in which something failed has ended: there will be no other point.
-                    whole
-                        .and_then(|whole| {
-                            whole.ok_or_else(|| CliError::check("bug: node 0 has no whole point"))
-                        })
-                        .map_err(CliError::for_all)
+                    asked.drive(cluster, &mut session, stop)
                 }
                 _ => bench::run(&fabric.spec, &scope, point, wanted.seed, stop).map_err(|e| {
                     match context.interrupt.asked() {

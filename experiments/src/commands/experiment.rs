@@ -2,23 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use primitives::measure::{
     PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, known_columns,
 };
+use primitives::mesh::Session;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 
 use super::Context;
 use crate::args::ExperimentArgs;
 use crate::claims::library;
+use crate::cluster::point::Asked;
+use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
 use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
 use crate::output::{emit, human_rate, table};
 use crate::primitive;
 use crate::regret::{self, Summary};
-use crate::spec::{Experiment, FabricChoice, Point, RunSpec, SpecKind};
+use crate::spec::{Experiment, FabricChoice, Point, RunSpec, Span, SpecKind};
 use crate::transact::{self, Keep};
 
 /// An experiment, checked, and where its results go.
@@ -37,13 +41,13 @@ pub struct Planned {
 ///
 /// # Errors
 /// With file, line and column; exit code 3 if a fabric does not work here.
-pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
+pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Planned>, CliError> {
     if let Some(json) = &args.output.json {
         json.check()?;
     }
     let mut planned: Vec<Planned> = Vec::new();
     for file in &args.files {
-        let experiment = Experiment::read(file)?;
+        let experiment = Experiment::read_for(file, cluster.map(|cluster| cluster.file.count().into()))?;
         let mut stem = file.file_stem().unwrap_or_default().to_owned();
         if let Some(shard) = args.shard {
             stem.push(format!("-{}-of-{}", shard.index, shard.of));
@@ -67,23 +71,43 @@ pub fn plan(args: &ExperimentArgs) -> Result<Vec<Planned>, CliError> {
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
-            if !point.against.is_empty() {
+            if !point.against.is_empty() && cluster.is_none() {
                 continue;
             }
-            runs(&point.spec).map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
+            runs(point, cluster)
+                .map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
         }
-        crate::memory::jobs_for(&planned.experiment, args.jobs)
+        jobs(&planned.experiment, args)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
     Ok(planned)
 }
 
+/// Points at a time.
+fn jobs(experiment: &Experiment, args: &ExperimentArgs) -> Result<usize, CliError> {
+    match args.cluster {
+        // One at a time over processes, whatever --jobs says: they would share the devices. What a node needs of memory its own share says.
+        Some(_) => Ok(1),
+        None => crate::memory::jobs_for(experiment, args.jobs),
+    }
+}
+
 /// Refuses a point that cannot run here, its workload's settings, its plan, its size, with the keys that may be why.
-fn runs(spec: &RunSpec) -> Result<(), (&'static [&'static str], CliError)> {
+fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<(), (&'static [&'static str], CliError)> {
     fn over(keys: &'static [&'static str]) -> impl Fn(CliError) -> (&'static [&'static str], CliError) {
         move |error| (keys, error)
     }
-    let fabric = Fabric::open(&spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
+    let spec = &point.spec;
+    if let Some(cluster) = cluster {
+        if !point.against.is_empty() {
+            let why = "combinations are compared on simulated fabrics, whose nodes are all in one process";
+            return Err((&[], CliError::usage(why).hint("leave --cluster out")));
+        }
+        Cluster::carries(&spec.fabric).map_err(over(&["fabric"]))?;
+        cluster.names(Some(spec.nodes), "nodes:").map_err(over(&["nodes"]))?;
+        Cluster::measures_for(spec.precision).map_err(over(&["precision"]))?;
+    }
+    let fabric = Cluster::open_first(cluster, &spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
     if spec.primitive.is_some() {
         return primitive::admit(spec, &fabric);
     }
@@ -94,7 +118,8 @@ fn runs(spec: &RunSpec) -> Result<(), (&'static [&'static str], CliError)> {
         Some(named) => {
             transact::admit(spec, &fabric, &named)
                 .map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
-            transact::check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))
+            let check = if cluster.is_some() { transact::check_share } else { transact::check };
+            check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))
         }
         // What is tuned runs.
         None => Ok(()),
@@ -106,11 +131,69 @@ fn runs(spec: &RunSpec) -> Result<(), (&'static [&'static str], CliError)> {
 /// # Errors
 /// As [`plan`] and [`sweep`].
 pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
-    let instead = "one `doorbell run --cluster FILE --out DIR` for each point; `doorbell report` takes many directories";
-    args.one_process.check("experiment", instead)?;
-    let planned = plan(args)?;
+    let cluster = args.cluster.as_ref().map(|path| Cluster::read(path, args.join_within)).transpose()?;
+    let planned = plan(args, cluster.as_ref())?;
+    let Some(cluster) = &cluster else {
+        context.interrupt.listen()?;
+        return sweep(args, context, &planned, measure_with(context));
+    };
+    // Whoever has everything already waits for nobody.
+    let there = |planned: &Planned| {
+        RunRecord::read(planned.out.path()).is_ok_and(|record| record.complete && record.shard == args.shard)
+    };
+    let session = match planned.iter().all(there) {
+        true => None,
+        false => Some(cluster.drive(&context.talk)?),
+    };
+    let session = Mutex::new(session);
     context.interrupt.listen()?;
-    sweep(args, context, &planned, measure_with(context))
+    let ended = sweep(args, context, &planned, |point| {
+        let mut session = session.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // What was there is of another experiment, and this one has a directory beside it.
+        let session = match &mut *session {
+            Some(session) => session,
+            none => none.insert(cluster.drive(&context.talk).map_err(CliError::for_all)?),
+        };
+        measure_over(point, cluster, session, context)
+    });
+    let mut session = session.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    // A farewell alone would tell the other nodes that all went well.
+    if let (Err(error), Some(session)) = (&ended, &mut session) {
+        session.fail(error.message());
+    }
+    ended
+}
+
+/// Measures a point over the processes of a cluster, as its node 0.
+fn measure_over(
+    point: &Point,
+    cluster: &Cluster,
+    session: &mut Session,
+    context: &Context,
+) -> Result<PointResult, CliError> {
+    let (spec, stop) = (&point.spec, context.interrupt.flag());
+    let result = if spec.primitive.is_some() {
+        primitive::measure_by(spec, point.row(), false, stop, |scope, _| {
+            let spec = RunSpec { duration: Span::from_ns(scope.window.0), ..spec.clone() };
+            Asked::Written(Box::new(spec)).drive(cluster, session, stop)
+        })?
+    } else {
+        let fabric = Cluster::open_first(Some(cluster), &spec.fabric, spec.seed)?;
+        let plan = super::run::resolve(spec, &fabric, context)?;
+        let keep = Keep { history: true, part: true };
+        let described = Described { spec: spec.clone(), plan, keep, shares: false };
+        let share = share_of_the_driver(None);
+        // A session in which something failed has ended: there will be no other point.
+        let whole = session
+            .begin(&described.encode())
+            .map_err(CliError::from)
+            .and_then(|()| run_member(cluster, &described, session, &share, false, context))
+            .map_err(CliError::for_all)?;
+        let run = whole.1.ok_or_else(|| CliError::check("bug: node 0 has no whole result"))?;
+        run.passed(&context.command)?;
+        run.point(point.row())
+    };
+    if context.interrupt.asked() { Err(CliError::interrupted()) } else { Ok(result) }
 }
 
 /// Measures a point: requests alone, or a run of transactions whose history is checked.
@@ -158,11 +241,16 @@ where
     let (mut people, mut data) = (String::new(), Vec::new());
     for Planned { file, experiment, out } in planned {
         let virtual_time = experiment.virtual_time();
-        let jobs = crate::memory::jobs_for(experiment, args.jobs)?;
+        let jobs = jobs(experiment, args)?;
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
-        let record = record(experiment, args.shard, context)?;
+        let mut record = record(experiment, args.shard, context)?;
+        if args.cluster.is_some() {
+            // Those of one process are no part of it.
+            record.spec["processes"] = json!(true);
+            record.notes.push("Each node was a process of its own.".to_owned());
+        }
         let mut dir = out.open(record, &experiment.axes(), context.talk)?;
         let out = &dir.path().to_owned();
         let points = &experiment.points;

@@ -33,8 +33,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))
         })?;
         if let Some(asked) = asked {
-            let name = asked.point().map_or("", |point| point.question);
-            context.talk.say(format!("node {}: measuring point {} ({name})", args.id, asked.number));
+            context.talk.say(format!("node {}: measuring {}", args.id, asked.told()));
             asked.measure(&cluster, &mut session, context.interrupt.flag())?;
             continue;
         }
@@ -54,7 +53,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             spec.of_clocks()
         ));
         let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
-        let (own, _) = run_member(&cluster, &described, &mut session, &share, true, context)?;
+        let (own, _) = run_member(&cluster, &described, &mut session, &share, described.shares, context)?;
         let own = &own.result;
         context.talk.say(format!(
             "node {}: {} committed, {} attempts aborted here; told node 0",

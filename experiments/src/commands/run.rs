@@ -54,19 +54,9 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     let mut spec = args.spec();
     if let Some(cluster) = &cluster {
         Cluster::carries(&spec.fabric)?;
-        let file = u32::from(cluster.file.count());
-        if let Some(nodes) = args.what.shape.nodes.filter(|nodes| *nodes != file) {
-            return Err(CliError::usage(format!("--nodes {nodes}, and the cluster file names {file}"))
-                .hint("leave --nodes out: with --cluster the file says how many there are"));
-        }
-        spec.nodes = file;
-        // Each process counts by itself: none of them could say when all have counted enough.
-        if args.precision.precision.is_some() {
-            return Err(CliError::usage(
-                "--precision needs all nodes in one process; a cluster measures a fixed time",
-            )
-            .hint("give --duration"));
-        }
+        cluster.names(args.what.shape.nodes, "--nodes")?;
+        spec.nodes = u32::from(cluster.file.count());
+        Cluster::measures_for(args.precision.precision)?;
         spec.precision = None;
     }
     spec.check().map_err(|mut unfit| {
@@ -144,7 +134,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             let session = session.insert(cluster.drive(&context.talk)?);
             context.interrupt.listen()?;
             say();
-            let described = Described { spec: spec.clone(), plan: plan.clone(), keep };
+            let described = Described { spec: spec.clone(), plan: plan.clone(), keep, shares: true };
             session.begin(&described.encode())?;
             context.interrupt.measured();
             let share = share_of_the_driver(args.output.out.as_deref());

@@ -176,8 +176,16 @@ impl Experiment {
     /// # Errors
     /// With file, line and column.
     pub fn read(path: &Path) -> Result<Experiment, CliError> {
+        Experiment::read_for(path, None)
+    }
+
+    /// [`Experiment::read`] of one that is measured over so many processes, each a node: where the file says nothing of nodes it has as many.
+    ///
+    /// # Errors
+    /// With file, line and column.
+    pub fn read_for(path: &Path, processes: Option<u32>) -> Result<Experiment, CliError> {
         let document = Document::read(path).map_err(|error| Wanted::Experiment.told(path, error))?;
-        Experiment::parse(&document)
+        Experiment::parse_for(&document, processes)
     }
 
     /// Checks a document.
@@ -185,6 +193,10 @@ impl Experiment {
     /// # Errors
     /// With file, line and column.
     pub fn parse(document: &Document) -> Result<Experiment, CliError> {
+        Experiment::parse_for(document, None)
+    }
+
+    fn parse_for(document: &Document, processes: Option<u32>) -> Result<Experiment, CliError> {
         let written: Written = document.parse()?;
         document.has_all_values()?;
         const QUESTION: &str = "an experiment needs a question";
@@ -195,7 +207,16 @@ impl Experiment {
         if question.value.trim().is_empty() {
             return Err(document.error(question, QUESTION).hint(SAY));
         }
-        let base = base(document, &written)?;
+        let mut base = base(document, &written)?;
+        if let Some(nodes) = processes {
+            if written.nodes.is_none() {
+                base.nodes = nodes;
+            }
+            if written.precision.is_none() {
+                // What is usual; processes measure for a time.
+                base.precision = None;
+            }
+        }
         let grid = grid(document, &base, &written.grid)?;
         if written.kind != SpecKind::Regret {
             settings(document, &base, &written)?;

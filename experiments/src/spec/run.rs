@@ -210,16 +210,17 @@ impl RunSpec {
         "seed",
     ];
 
+    /// What may be set where requests alone are asked for, beside [`PrimitiveSpec::KEYS`].
+    pub const REQUESTS_KEYS: &[&str] =
+        &["fabric", "nodes", "threads", "coroutines", "duration", "precision", "seed"];
+
     /// Sets one value by its name in experiment files.
     ///
     /// # Errors
     /// In words, if there is no such key or the value does not fit.
     pub fn apply(&mut self, key: &str, value: &Value) -> Result<(), Refused> {
         if let Some(primitive) = &mut self.primitive
-            && !matches!(
-                key,
-                "fabric" | "nodes" | "threads" | "coroutines" | "duration" | "precision" | "seed"
-            )
+            && !Self::REQUESTS_KEYS.contains(&key)
         {
             return Ok(primitive.apply(key, value)?);
         }
