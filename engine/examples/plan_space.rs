@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         virtual_time: false,
     };
     println!("grid:\n  plan:");
-    for (number, plan) in Space::all(&caps, protocol.needs(), true).plans().enumerate().step_by(every.max(1)) {
+    for (number, plan) in Space::all(&caps, protocol.needs(), true).plans().enumerate().step_by(every.max(1))
+    {
         let mut plan = serde_json::to_value(plan)?;
         plan["name"] = format!("plan-{number}").into();
         println!("    - {plan}");

@@ -35,7 +35,7 @@ use phases::store::{Shape as RecordShape, StoreConfig, StoreError, TableSpec};
 use primitives::fabric::SetupError;
 use primitives::measure::{Meter, Precision};
 use primitives::mesh::{
-    FabricSpec, LaunchError, MeshError, RunFacts, Session, Shape, WorkerConfig, launch, launch_member,
+    Blame, FabricSpec, LaunchError, MeshError, RunFacts, Session, Shape, WorkerConfig, launch, launch_member,
 };
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
@@ -247,6 +247,22 @@ pub enum RunError {
     Spec(String),
 }
 
+impl RunError {
+    /// Whose matter it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            RunError::Launch(launch) => launch.blame(),
+            RunError::Mesh(error) => error.blame(),
+            RunError::Cancelled => Blame::Run,
+            RunError::Workload(_)
+            | RunError::Plan(_)
+            | RunError::Store(_)
+            | RunError::Undeclared { .. }
+            | RunError::Spec(_) => Blame::Input,
+        }
+    }
+}
+
 /// What `protocol` asks of a plan that is to carry `workload`'s records in the cluster of `spec`.
 pub fn needs(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> Needs {
     let needs = spec.needs(&tables(workload), protocol.needs());
@@ -366,18 +382,18 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
         let store = spec.store(&tables, protocol.needs().packing);
         Run::new(spec, workload, protocol, stop, store, tables)
     });
-    let program = made.inspect_err(|error| session.fail(&error.to_string()))?;
+    let program = made.inspect_err(|error| session.fail(&error.to_string(), error.blame()))?;
     let config = program.worker_config();
     let (outputs, facts) = match launch_member(&spec.fabric, session, spec.shape, &config, &program) {
         Ok(done) => done,
         Err(LaunchError::Shared(SetupError::Invalid(text))) => return Err(program.refusal(text)),
         Err(LaunchError::Mesh(error)) => return Err(error.into()),
         Err(LaunchError::Cancelled) => {
-            session.fail("stopped while the cluster was set up");
+            session.fail("stopped while the cluster was set up", Blame::Run);
             return Err(RunError::Cancelled);
         }
         Err(other) => {
-            session.fail(&other.to_string());
+            session.fail(&other.to_string(), other.blame());
             return Err(other.into());
         }
     };
@@ -389,7 +405,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
         return Ok(None);
     }
     let bytes = bytes.map_err(|why| {
-        session.fail(&why);
+        session.fail(&why, Blame::Run);
         RunError::Spec(why)
     })?;
     let enough = || stop.load(Ordering::Relaxed);
@@ -403,7 +419,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
             // The others' are kept all the same.
             Err(_) if facts.apart.is_some() => {}
             Err(what) => {
-                session.fail(&what);
+                session.fail(&what, Blame::Run);
                 return Err(RunError::Mesh(MeshError::Unfit { node, what }));
             }
         }

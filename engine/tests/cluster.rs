@@ -215,7 +215,7 @@ fn a_node_that_cannot_set_up_is_named_everywhere() {
     let other = other.expect_err("the plan is refused").to_string();
     assert!(other.contains("one-sided"), "{other}");
     match driver {
-        Err(RunError::Mesh(MeshError::GaveUp { node, why })) => {
+        Err(RunError::Mesh(MeshError::GaveUp { node, why, .. })) => {
             assert_eq!(node, NodeId(1));
             assert!(why.contains("one-sided"), "{why}");
         }

@@ -78,6 +78,22 @@ impl From<Blame> for Exit {
     }
 }
 
+impl From<Exit> for Blame {
+    /// The other way: what other nodes are told of an error here.
+    fn from(exit: Exit) -> Blame {
+        match exit {
+            Exit::Usage => Blame::Input,
+            Exit::Machine => Blame::Machine,
+            _ => Blame::Run,
+        }
+    }
+}
+
+/// Tells all other nodes that this one cannot go on. A farewell alone would tell them that all went well.
+pub fn give_up(session: &mut Session, error: &CliError) {
+    session.fail(error.message(), error.exit().into());
+}
+
 impl From<MeshError> for CliError {
     fn from(error: MeshError) -> CliError {
         let hint = match &error {
@@ -204,8 +220,9 @@ impl Cluster {
     /// Node 0: waits for all other nodes.
     ///
     /// # Errors
-    /// Exit code 3 if they do not come, or are of another build.
-    pub fn drive(&self, talk: &Talk) -> Result<Session, CliError> {
+    /// Exit code 3 if they do not come, or are of another build; 130 if somebody presses Ctrl-C meanwhile.
+    pub fn drive(&self, context: &Context) -> Result<Session, CliError> {
+        let talk = &context.talk;
         for id in 1..self.file.count() {
             self.file.known_as(id)?;
         }
@@ -227,8 +244,19 @@ impl Cluster {
             Note::Joined { .. } => talk.say(note.to_string()),
             Note::TurnedAway(_) | Note::Left { .. } => talk.warn(note.to_string()),
         };
-        let mut session =
-            session::drive(&listener, &self.file, &self.key, &Cluster::program(), self.limits, &mut note)?;
+        // Also where it is told to ignore Ctrl-C, as what a script starts in the background is.
+        context.interrupt.listen()?;
+        let asked = || context.interrupt.asked();
+        let program = Cluster::program();
+        let mut session = session::drive_unless(
+            &listener,
+            &self.file,
+            &self.key,
+            &program,
+            self.limits,
+            &mut note,
+            &asked,
+        )?;
         session.exit_by(exit_stuck);
         Ok(session)
     }
@@ -423,7 +451,7 @@ pub fn run_member(
         transact::check_share(spec, &fabric, plan)?;
         Ok((fabric, transact::workload(spec)?, transact::protocol(spec)?))
     })();
-    let (fabric, workload, protocol) = made.inspect_err(|error| session.fail(error.message()))?;
+    let (fabric, workload, protocol) = made.inspect_err(|error| give_up(session, error))?;
     let mut asked = transact::engine_spec(&described.spec, &fabric, described.plan.plan);
     asked.history = described.keep.history;
     let (mut own, mut kept, mut kept_in) = (None, Ok(()), share.to_owned());

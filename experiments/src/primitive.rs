@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample, Scope};
 use primitives::measure::{PointResult, Row};
-use primitives::mesh::{FabricSpec, LaunchError};
+use primitives::mesh::{Blame, FabricSpec, LaunchError};
 use primitives::verbs::Transport;
 
 use crate::error::CliError;
@@ -154,12 +154,15 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
 /// Why there is no sample, for people.
 pub fn failed(error: &LoadError) -> CliError {
     match error {
-        LoadError::Launch(launch) if launch.is_machines() => {
-            CliError::machine("the benchmark cannot be set up").caused_by(error)
-        }
         // By whoever interrupts it: nobody else does.
         LoadError::Launch(LaunchError::Cancelled) => CliError::interrupted(),
-        _ => CliError::check("the benchmark failed").caused_by(error),
+        _ => {
+            let (blame, what) = match error.blame() {
+                Blame::Run => (Blame::Run, "the benchmark failed"),
+                other => (other, "the benchmark cannot be set up"),
+            };
+            CliError::new(blame.into(), what).caused_by(error)
+        }
     }
 }
 
@@ -235,8 +238,9 @@ mod tests {
         assert_eq!(shown.exit().code(), 3, "{text}");
         assert!(text.contains("ulimit -l unlimited") && !text.contains("cluster"), "{text}");
         let invalid = LaunchError::Shared(SetupError::Invalid("no such queue pair".into()));
-        assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 1);
-        assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 1);
+        assert_eq!(failed(&LoadError::Launch(invalid)).exit().code(), 2);
+        assert_eq!(failed(&LoadError::Nodes(1)).exit().code(), 2);
+        assert_eq!(failed(&LoadError::Request("no".into())).exit().code(), 1);
         assert_eq!(failed(&LoadError::Launch(LaunchError::Cancelled)).exit().code(), 130);
     }
 }

@@ -386,10 +386,7 @@ pub fn refused(error: &RunError, plan: &NamedPlan) -> CliError {
         RunError::Undeclared { .. } => CliError::usage("the workload cannot run under this protocol")
             .caused_by(error)
             .hint("take another protocol, or a workload whose inputs name the records"),
-        RunError::Launch(launch) if launch.is_machines() => {
-            CliError::machine("the run cannot be set up").caused_by(error)
-        }
-        _ => CliError::usage("the run cannot be set up").caused_by(error),
+        _ => CliError::new(error.blame().into(), "the run cannot be set up").caused_by(error),
     }
 }
 

@@ -3,8 +3,9 @@
 mod common;
 
 use common::site::{Site, Started, json};
+use experiments::args::{Cli, Command};
 use experiments::cluster::Cluster;
-use experiments::output::Talk;
+use experiments::commands::Context;
 use experiments::spec::Span;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -310,11 +311,10 @@ fn node_0_interrupted_while_it_waits_ends_at_once_and_its_members_with_it() {
     let mut one = site.node(1, &[]);
     site.said(&mut driver, "waiting at");
     site.said(&mut one, "node 1: joined");
-    // Not by Ctrl-C, which a program started in the background of a script may have been told to ignore.
-    driver.send(Signal::TERM);
-    let ended = driver.end(10);
-    assert_eq!((ended.code, ended.out.as_str()), (None, ""), "by the signal: {}", ended.talk);
-    one.end(10).must(1, &["node 0 was lost"]);
+    driver.send(Signal::INT);
+    let ended = driver.end(10).must(130, &["stopping; nothing has been measured yet", "interrupted"]);
+    assert_eq!(ended.out, "");
+    one.end(10).must(1, &["node 0 has begun nothing: interrupted while the cluster was set up"]);
 }
 
 #[test]
@@ -388,7 +388,9 @@ fn a_member_that_cannot_read_what_it_is_asked_for_says_so_at_both_ends() {
         let site = Site::new(2);
         let node = site.node(1, &[]);
         let cluster = Cluster::read(&site.file(), Span::from_ns(60_000_000_000)).expect("a cluster");
-        let mut session = cluster.drive(&Talk::new(0, true)).expect("node 1 joins");
+        let mut session = cluster
+            .drive(&Context::new(&Cli { verbose: 0, quiet: true, command: None::<Command> }))
+            .expect("node 1 joins");
         session.begin(bytes).expect("it is sent");
         let started = Instant::now();
         let told = loop {

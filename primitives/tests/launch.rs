@@ -143,7 +143,7 @@ fn over_processes_the_others_are_told_at_once() {
         for (at, outcome) in outcomes.into_iter().enumerate() {
             match outcome.expect_err("the end was asked for") {
                 LaunchError::Cancelled => assert_eq!(at, usize::from(node)),
-                LaunchError::Mesh(MeshError::GaveUp { node: named, why }) => {
+                LaunchError::Mesh(MeshError::GaveUp { node: named, why, .. }) => {
                     assert_eq!((at, named), (usize::from(1 - node), NodeId(node)));
                     assert!(why.contains("interrupted") || why.contains("cancelled"), "{why}");
                 }
@@ -158,7 +158,10 @@ fn a_member_that_waits_for_a_run_can_stop_waiting() {
     let (mut first, mut other) = sessions();
     assert_eq!(other.next_run_unless(&|| true), Err(MeshError::Cancelled));
     let told = first.exchange("anything", Vec::new()).expect_err("the member is gone");
-    assert!(matches!(&told, MeshError::GaveUp { node: NodeId(1), why } if why == "interrupted"), "{told}");
+    assert!(
+        matches!(&told, MeshError::GaveUp { node: NodeId(1), why, .. } if why == "interrupted"),
+        "{told}"
+    );
 }
 
 /// Runs until it is cut short. Once `running` says that both nodes do, those of `asking` want the end.
@@ -336,7 +339,7 @@ fn a_worker_that_is_stuck_ends_the_run_for_all_and_is_named() {
         let started = Instant::now();
         for told in with_stuck(how, &AtomicBool::new(false), None) {
             match told.expect("it ran").expect("it was cut short") {
-                MeshError::GaveUp { node: NodeId(1), why } => assert!(why.contains(says), "{why}"),
+                MeshError::GaveUp { node: NodeId(1), why, .. } => assert!(why.contains(says), "{why}"),
                 other => panic!("{other}"),
             }
         }
@@ -374,7 +377,7 @@ fn a_panic_in_set_up_ends_the_launch_for_all() {
     let [zero, one] = with_stuck(How::Panics, &never, None);
     panicked(one.expect_err("it panics"));
     match zero.expect_err("nothing ran") {
-        LaunchError::Mesh(MeshError::GaveUp { node: NodeId(1), why }) => {
+        LaunchError::Mesh(MeshError::GaveUp { node: NodeId(1), why, .. }) => {
             assert!(why.contains("a planted bug"), "{why}");
         }
         other => panic!("{other}"),

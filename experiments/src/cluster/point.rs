@@ -7,7 +7,7 @@ use primitives::bench::{self, LoadError, Point, Sample, Scope};
 use primitives::mesh::{LaunchError, MeshError, Session};
 use serde_json::json;
 
-use super::{Cluster, described_spec};
+use super::{Cluster, described_spec, give_up};
 use crate::error::CliError;
 use crate::primitive;
 use crate::spec::{FabricChoice, PrimitiveSpec, RunSpec};
@@ -131,7 +131,7 @@ impl Asked {
             }
             Ok((cluster.fabric(self.fabric(), session, seed)?, scope, point, seed))
         })();
-        let (fabric, scope, point, seed) = made.inspect_err(|error| session.fail(error.message()))?;
+        let (fabric, scope, point, seed) = made.inspect_err(|error| give_up(session, error))?;
         bench::run_member(&fabric.spec, session, &scope, &point, seed, stop).map_err(|e| match e {
             LoadError::Launch(LaunchError::Mesh(MeshError::Interrupted { .. }))
                 if stop.load(Ordering::Relaxed) =>

@@ -4,8 +4,8 @@ use super::Context;
 use crate::args::{CharacterizeArgs, each_once};
 use crate::calibrate::engine::{self, engine_time};
 use crate::calibrate::{Targets, nearest};
-use crate::cluster::Cluster;
 use crate::cluster::point::{Asked, Numbered};
+use crate::cluster::{Cluster, give_up};
 use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::Fabric;
@@ -206,7 +206,7 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
             left.file_name().unwrap_or_default().display()
         ));
     }
-    let session = wanted.cluster.as_ref().map(|cluster| cluster.drive(&context.talk)).transpose()?;
+    let session = wanted.cluster.as_ref().map(|cluster| cluster.drive(context)).transpose()?;
     // One point at a time over processes, whatever --jobs says: they would share the devices.
     let (jobs, session) = (if session.is_some() { 1 } else { wanted.jobs }, session.map(Mutex::new));
     context.interrupt.listen()?;
@@ -256,9 +256,8 @@ pub fn characterize(wanted: &Characterization, context: &Context) -> Result<Char
         },
         |dir| summarize(dir, &points, wanted.scope.nodes),
     );
-    // A farewell alone would tell the other nodes that all went well.
     if let (Err(error), Some(session)) = (&measured, &session) {
-        session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).fail(error.message());
+        give_up(&mut session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()), error);
     }
     measured?;
     let profile = profile_of(&fabric, &caps, &dir, &points, wanted, context)?;

@@ -15,7 +15,7 @@ use super::Context;
 use crate::args::ExperimentArgs;
 use crate::claims::library;
 use crate::cluster::point::Asked;
-use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
+use crate::cluster::{Cluster, Described, give_up, run_member, share_of_the_driver};
 use crate::directory::{HOME, Place};
 use crate::error::CliError;
 use crate::fabrics::{Fabric, profile, require};
@@ -143,7 +143,7 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
     };
     let session = match planned.iter().all(there) {
         true => None,
-        false => Some(cluster.drive(&context.talk)?),
+        false => Some(cluster.drive(context)?),
     };
     let session = Mutex::new(session);
     context.interrupt.listen()?;
@@ -152,14 +152,13 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
         // What was there is of another experiment, and this one has a directory beside it.
         let session = match &mut *session {
             Some(session) => session,
-            none => none.insert(cluster.drive(&context.talk).map_err(CliError::for_all)?),
+            none => none.insert(cluster.drive(context).map_err(CliError::for_all)?),
         };
         measure_over(point, cluster, session, context)
     });
     let mut session = session.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // A farewell alone would tell the other nodes that all went well.
     if let (Err(error), Some(session)) = (&ended, &mut session) {
-        session.fail(error.message());
+        give_up(session, error);
     }
     ended
 }

@@ -3,9 +3,10 @@
 use super::Context;
 use crate::args::NodeArgs;
 use crate::cluster::point::Asked;
-use crate::cluster::{Cluster, Described, run_member, share_directory};
+use crate::cluster::{Cluster, Described, give_up, run_member, share_directory};
 use crate::error::CliError;
 use crate::output::{check_new_directory, human_rate};
+use primitives::mesh::Blame;
 use std::path::PathBuf;
 
 /// The command.
@@ -29,7 +30,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
         runs += 1;
         context.interrupt.measured();
         let asked = Asked::decode(&bytes).map_err(|why| {
-            session.fail(&why);
+            session.fail(&why, Blame::Machine);
             CliError::machine(format!("node 0 asked for something that this doorbell does not know: {why}"))
         })?;
         if let Some(asked) = asked {
@@ -38,7 +39,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             continue;
         }
         let described = Described::decode(&bytes).map_err(|why| {
-            session.fail(&why);
+            session.fail(&why, Blame::Machine);
             CliError::machine(format!("node 0 described a run that this doorbell does not know: {why}"))
         })?;
         let spec = &described.spec;
@@ -52,7 +53,7 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             spec.duration,
             spec.of_clocks()
         ));
-        let share = share_of(runs).inspect_err(|error| session.fail(error.message()))?;
+        let share = share_of(runs).inspect_err(|error| give_up(&mut session, error))?;
         let (own, _) = run_member(&cluster, &described, &mut session, &share, described.shares, context)?;
         let own = &own.result;
         context.talk.say(format!(

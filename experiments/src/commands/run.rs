@@ -3,7 +3,7 @@
 use super::{Context, tune};
 
 use crate::args::RunArgs;
-use crate::cluster::{Cluster, Described, run_member, share_of_the_driver};
+use crate::cluster::{Cluster, Described, give_up, run_member, share_of_the_driver};
 use crate::directory::Place;
 use crate::error::{CliError, Exit};
 use crate::fabrics::Fabric;
@@ -37,9 +37,8 @@ const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are
 pub fn run(args: &RunArgs, context: &Context) -> Result<(), CliError> {
     let mut session = None;
     let ended = run_in(&mut session, args, context);
-    // A farewell alone would tell the other nodes of a cluster that all went well.
     if let (Err(error), Some(session)) = (&ended, &mut session) {
-        session.fail(error.message());
+        give_up(session, error);
     }
     ended
 }
@@ -130,9 +129,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
             transact::run(&spec, &fabric, &plan, keep, context.interrupt.flag())
         }
         Some(cluster) => {
-            // Until all have come there is nothing to finish.
-            let session = session.insert(cluster.drive(&context.talk)?);
-            context.interrupt.listen()?;
+            let session = session.insert(cluster.drive(context)?);
             say();
             let described = Described { spec: spec.clone(), plan: plan.clone(), keep, shares: true };
             session.begin(&described.encode())?;

@@ -2,7 +2,7 @@
 
 use super::load::ON_CARD_BYTES;
 use super::{BenchVerb, Point, Scope, payload};
-use crate::mesh::LaunchError;
+use crate::mesh::{Blame, LaunchError};
 use crate::verbs::Transport;
 
 /// Why a point could not be measured.
@@ -56,6 +56,17 @@ pub enum LoadError {
     /// The card's memory is small.
     #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
     OnCard(u32),
+}
+
+impl LoadError {
+    /// Whose matter it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            LoadError::Launch(launch) => launch.blame(),
+            LoadError::Request(_) => Blame::Run,
+            _ => Blame::Input,
+        }
+    }
 }
 
 /// Refuses points that nobody could answer.

@@ -59,7 +59,7 @@ pub fn run_member(
     stop: &AtomicBool,
 ) -> Result<Option<Sample>, LoadError> {
     let measured = measure(fabric, session, scope, point, seed, stop);
-    let sample = measured.inspect_err(|error| session.fail(&error.to_string()))?;
+    let sample = measured.inspect_err(|error| session.fail(&error.to_string(), error.blame()))?;
     let share = Share::from(&sample);
     let mesh = |error: MeshError| LoadError::Launch(error.into());
     // Numbers always have a JSON form.

@@ -4,6 +4,7 @@
 //! those that wait in vain with node 0 for another to come.
 
 use super::handshake::{HandshakeError, KEYS_DIFFER};
+use super::launch::LaunchError;
 use super::session::MeshError;
 
 /// Whose matter it is. The numbers travel.
@@ -36,18 +37,37 @@ impl HandshakeError {
     }
 }
 
+impl LaunchError {
+    /// Whose matter it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            LaunchError::Setup { source, .. } | LaunchError::Shared(source) if source.is_machines() => {
+                Blame::Machine
+            }
+            LaunchError::Mesh(error) => error.blame(),
+            LaunchError::Stuck { .. } | LaunchError::Cancelled => Blame::Run,
+            LaunchError::Setup { .. }
+            | LaunchError::Shared(_)
+            | LaunchError::World(_)
+            | LaunchError::OneProcess { .. }
+            | LaunchError::Shape { .. } => Blame::Input,
+        }
+    }
+}
+
 impl MeshError {
     /// Whose matter it is.
     pub fn blame(&self) -> Blame {
         match self {
             MeshError::Differ { .. } | MeshError::Refused { .. } => Blame::Input,
             MeshError::Handshake { source, .. } => source.blame(),
-            MeshError::Missing { blame, .. } | MeshError::NeverBegan { blame, .. } => *blame,
+            MeshError::Missing { blame, .. }
+            | MeshError::NeverBegan { blame, .. }
+            | MeshError::GaveUp { blame, .. } => *blame,
             MeshError::Rendezvous { .. } | MeshError::Silent { .. } | MeshError::Unfit { .. } => {
                 Blame::Machine
             }
             MeshError::Lost { .. }
-            | MeshError::GaveUp { .. }
             | MeshError::Interrupted { .. }
             | MeshError::Cancelled
             | MeshError::Late { .. }

@@ -1,21 +1,24 @@
 //! The bodies of a session's messages.
 
+use super::Blame;
 use crate::verbs::NodeId;
 
-/// Who gave up, and why.
-pub(super) fn told(node: NodeId, why: &str) -> Vec<u8> {
-    let mut body = node.0.to_le_bytes().to_vec();
+/// Who gave up, why, and whose matter it is.
+pub(super) fn told(node: NodeId, blame: Blame, why: &str) -> Vec<u8> {
+    let [low, high] = node.0.to_le_bytes();
+    let mut body = vec![low, high, blame as u8];
     body.extend_from_slice(why.as_bytes());
     body
 }
 
-/// The other way of [`told`]; `from` is blamed where the bytes name nobody.
-pub(super) fn untold(body: &[u8], from: NodeId) -> (NodeId, String) {
-    match body.split_at_checked(2) {
-        Some((node, why)) => {
-            (NodeId(u16::from_le_bytes([node[0], node[1]])), String::from_utf8_lossy(why).into_owned())
+/// The other way of [`told`]; `from` is named where the bytes name nobody.
+pub(super) fn untold(body: &[u8], from: NodeId) -> (NodeId, Blame, String) {
+    match body.split_first_chunk::<3>() {
+        Some(([low, high, blame], why)) => {
+            let node = NodeId(u16::from_le_bytes([*low, *high]));
+            (node, Blame::of_byte(*blame), String::from_utf8_lossy(why).into_owned())
         }
-        None => (from, "no reason given".to_owned()),
+        None => (from, Blame::Machine, "no reason given".to_owned()),
     }
 }
 
@@ -44,6 +47,13 @@ pub(super) fn unlist(mut bytes: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_comes_back_and_less_names_whoever_sent_it() {
+        let body = told(NodeId(300), Blame::Input, "another MTU");
+        assert_eq!(untold(&body, NodeId(1)), (NodeId(300), Blame::Input, "another MTU".to_owned()));
+        assert_eq!(untold(&body[..2], NodeId(1)).0, NodeId(1));
+    }
 
     #[test]
     fn lists_come_back_and_bent_ones_do_not() {

@@ -23,7 +23,7 @@ use crate::verbs::NodeId;
 pub const KEYS_DIFFER: &str = "the keys differ";
 
 /// The version spoken here.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"DBELMESH";
 /// Bytes of a message's head.

@@ -1,6 +1,7 @@
 //! Node 0's porter: once all nodes have joined it tells whoever still comes, and has proven the key, that it is too late. It sleeps
 //! until somebody comes, so that it takes nothing of the run.
 
+use super::blame::Blame;
 use super::body::told;
 use super::channel::{Channel, Message};
 use super::config::ids;
@@ -84,7 +85,7 @@ fn send_away(proven: Proven, count: u16, joined: &[(NodeId, String)]) {
     let Some(why) = refused(node, count, joined, TOO_LATE) else { return };
     // To close while what it says lies unread would reset the connection, and what is said to it might not arrive.
     if first_words(&mut channel, FAREWELL).is_ok() {
-        let _ = channel.send(kind::GAVE_UP, told(NodeId(0), &why));
+        let _ = channel.send(kind::GAVE_UP, told(NodeId(0), Blame::Input, &why));
         let _ = channel.stream().shutdown(Shutdown::Write);
     }
 }

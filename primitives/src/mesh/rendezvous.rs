@@ -61,6 +61,22 @@ pub fn drive(
     limits: Limits,
     note: &mut dyn FnMut(Note),
 ) -> Result<Session, MeshError> {
+    drive_unless(listener, cluster, key, program, limits, note, &|| false)
+}
+
+/// As [`drive`], given up when `cancelled` says so: it is asked between two looks.
+///
+/// # Errors
+/// As [`drive`], or with [`MeshError::Cancelled`]; those that had joined are told.
+pub fn drive_unless(
+    listener: &TcpListener,
+    cluster: &ClusterFile,
+    key: &Secret,
+    program: &Program,
+    limits: Limits,
+    note: &mut dyn FnMut(Note),
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Session, MeshError> {
     let epoch = Instant::now();
     let address = listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     let agreed = agreed(cluster)?;
@@ -75,6 +91,9 @@ pub fn drive(
         hall.hear(note);
         if hall.lines.len() + 1 == usize::from(cluster.count()) {
             break;
+        }
+        if cancelled() {
+            return Err(hall.dismiss(MeshError::Cancelled));
         }
         if epoch.elapsed() > limits.join {
             let missing = hall.missing();
@@ -277,8 +296,7 @@ impl<'a> Hall<'a> {
     fn dismiss(self, why: MeshError) -> MeshError {
         let mut lines = self.lines;
         for line in &mut lines {
-            let body = [&[why.blame() as u8][..], &told(NodeId(0), &why.to_string())].concat();
-            let _ = line.channel.send(kind::NEVER_BEGAN, body);
+            let _ = line.channel.send(kind::NEVER_BEGAN, told(NodeId(0), why.blame(), &why.to_string()));
             let _ = line.channel.stream().shutdown(Shutdown::Write);
         }
         // To close while heartbeats lie unread would reset the connection, and what was said might not arrive.
@@ -294,7 +312,7 @@ impl<'a> Hall<'a> {
     fn admit(&self, Proven { node, mut channel, .. }: Proven) -> Result<Line, Admission> {
         let lost = |why: String| Admission::TurnedAway(format!("{node}: {why}"), Blame::Machine);
         let tell = |channel: &mut Channel<TcpStream>, kind: u8, why: String| {
-            let _ = channel.send(kind, told(NodeId(0), &why));
+            let _ = channel.send(kind, told(NodeId(0), Blame::Input, &why));
             why
         };
         let hello = first_words(&mut channel, self.limits.handshake).map_err(lost)?;
@@ -339,7 +357,7 @@ fn beats(line: &mut Line) -> Result<(), String> {
         match message.kind {
             kind::BEAT => {}
             kind::BYE => return Err("it said farewell".into()),
-            kind::GAVE_UP => return Err(format!("it gave up: {}", untold(&message.body, line.node).1)),
+            kind::GAVE_UP => return Err(format!("it gave up: {}", untold(&message.body, line.node).2)),
             other => return Err(format!("a message of kind {other}, which has no place before a run")),
         }
     }
@@ -402,7 +420,7 @@ pub fn join(
         match channel.receive().map_err(gone)? {
             Some(message) if message.kind == kind::ACCEPTED => break,
             Some(message) => {
-                let (_, words) = untold(&message.body, NodeId(0));
+                let (_, _, words) = untold(&message.body, NodeId(0));
                 return Err(match message.kind {
                     kind::UNFIT => MeshError::Unfit { node, what: words },
                     kind::DIFFER => MeshError::Differ { what: words },
@@ -566,7 +584,11 @@ mod tests {
         let cases = [
             ("the connection was closed", true, None),
             ("it said farewell", false, Some((kind::BYE, Vec::new()))),
-            ("it gave up: interrupted", false, Some((kind::GAVE_UP, told(NodeId(1), "interrupted")))),
+            (
+                "it gave up: interrupted",
+                false,
+                Some((kind::GAVE_UP, told(NodeId(1), Blame::Run, "interrupted"))),
+            ),
             ("a message of kind 5, which has no place before a run", false, Some((kind::DONE, vec![0; 4]))),
             ("silent for 0.05 s", false, None),
         ];

@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-pub use super::rendezvous::{Note, Program, drive, join};
+pub use super::rendezvous::{Note, Program, drive, drive_unless, join};
 pub use gather::Gathered;
 
 /// How often somebody who waits looks whether the wait was cancelled.
@@ -145,6 +145,8 @@ pub enum MeshError {
         node: NodeId,
         /// Its words.
         why: String,
+        /// Whose matter it is, as that node says.
+        blame: Blame,
     },
     /// Somebody at a node asked for the end of the run.
     #[error("{node} was interrupted, which ended the run on all nodes")]
@@ -471,7 +473,7 @@ impl Session {
         if let LaunchError::Mesh(_) = &error {
             return error;
         }
-        self.fail(&error.to_string());
+        self.fail(&error.to_string(), error.blame());
         error
     }
 
@@ -496,17 +498,17 @@ impl Session {
 
     /// Ends the session because somebody here asked for it.
     fn cancel(&mut self) -> MeshError {
-        self.fail("interrupted");
+        self.fail("interrupted", Blame::Run);
         MeshError::Cancelled
     }
 
-    /// Tells everybody that this node cannot go on.
-    pub fn fail(&mut self, why: &str) {
+    /// Tells everybody that this node cannot go on, and whose matter it is: all that are told end alike.
+    pub fn fail(&mut self, why: &str, blame: Blame) {
         if self.ended.is_some() {
             return;
         }
-        self.keeper.command(Command::Send(None, kind::GAVE_UP, told(self.node, why)));
-        self.ended = Some(MeshError::GaveUp { node: self.node, why: why.to_owned() });
+        self.keeper.command(Command::Send(None, kind::GAVE_UP, told(self.node, blame, why)));
+        self.ended = Some(MeshError::GaveUp { node: self.node, why: why.to_owned(), blame });
     }
 
     /// Reads the clock that a core goes by, beside node 0's.
@@ -522,9 +524,9 @@ impl Session {
         if self.ended.is_none() && self.drives() {
             // The others learn it from us.
             let (kind, body) = match &error {
-                MeshError::Lost { node, why } => (kind::LOST, told(*node, why)),
-                MeshError::GaveUp { node, why } => (kind::GAVE_UP, told(*node, why)),
-                other => (kind::GAVE_UP, told(self.node, &other.to_string())),
+                MeshError::Lost { node, why } => (kind::LOST, told(*node, error.blame(), why)),
+                MeshError::GaveUp { node, why, blame } => (kind::GAVE_UP, told(*node, *blame, why)),
+                other => (kind::GAVE_UP, told(self.node, other.blame(), &other.to_string())),
             };
             self.keeper.command(Command::Send(None, kind, body));
         }
@@ -574,19 +576,18 @@ impl Session {
                 }
             }
             (kind::GAVE_UP | kind::LOST, _) => {
-                let (mut node, why) = untold(&body, from);
+                let (mut node, blame, why) = untold(&body, from);
                 // Members speak for themselves alone.
                 if self.drives() {
                     node = from;
                 }
                 let lost = message.kind == kind::LOST && !self.drives();
                 let error =
-                    if lost { MeshError::Lost { node, why } } else { MeshError::GaveUp { node, why } };
+                    if lost { MeshError::Lost { node, why } } else { MeshError::GaveUp { node, why, blame } };
                 return Err(self.end(error));
             }
             (kind::NEVER_BEGAN, _) if !self.drives() => {
-                let (blame, body) = body.split_first().unwrap_or((&(Blame::Machine as u8), &[]));
-                let (blame, (_, why)) = (Blame::of_byte(*blame), untold(body, from));
+                let (_, blame, why) = untold(&body, from);
                 return Err(self.end(MeshError::NeverBegan { why, blame }));
             }
             (kind::BYE, _) if !self.drives() => return Err(self.end(MeshError::Ended)),
@@ -603,7 +604,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A member would take a farewell for the end of a run that went well.
-            self.fail("it panicked");
+            self.fail("it panicked", Blame::Run);
         }
         self.porter = None;
         self.keeper.command(Command::Send(None, kind::BYE, Vec::new()));

@@ -5,6 +5,7 @@
 //! table, when everybody is connected and built, and at the end. Between two meetings it exchanges with the other
 //! processes what these need; while workers run it looks for lost nodes, for workers that are stuck, and for the end.
 
+use super::blame::Blame;
 use super::clock::ClockMap;
 use super::launch::{LaunchError, Program, RunFacts, Shape, Site};
 use super::session::{MeshError, Session, Standing};
@@ -342,7 +343,7 @@ fn look_around(
                 session.interrupt();
             }
             if let Some(stuck) = watch.look() {
-                session.fail(&stuck);
+                session.fail(&stuck, Blame::Run);
             }
             let stood = session.look();
             if stood == Ok(Standing::AllDone) {
@@ -375,7 +376,7 @@ fn look_around(
 fn let_out(session: &mut Session, watch: &mut Watch<'_>) {
     while !watch.all_out() {
         if let Some(stuck) = watch.look() {
-            session.fail(&stuck);
+            session.fail(&stuck, Blame::Run);
             return session.leave();
         }
         std::thread::sleep(LOOK);
