@@ -95,7 +95,7 @@ plan and replicas:
 ///
 /// Without a command: the same as `doorbell quickstart`, whose options may be given too.
 #[derive(Debug, Parser)]
-#[command(name = "doorbell", version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DOORBELL_COMMIT"), ")"))]
+#[command(name = "doorbell", version = crate::BUILD)]
 #[command(after_help = AFTER_HELP, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
     /// Say more on stderr; twice for details.

@@ -43,3 +43,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Commit it was built from, with `-dirty` behind it if its sources were edited since, or `unknown`.
 pub const COMMIT: &str = env!("DOORBELL_COMMIT");
+
+/// What `--version` says: of a build with libibverbs that, too, since nothing else tells it from one without.
+pub const BUILD: &str = match cfg!(feature = "verbs") {
+    true => concat!(env!("CARGO_PKG_VERSION"), " (", env!("DOORBELL_COMMIT"), ", with verbs)"),
+    false => concat!(env!("CARGO_PKG_VERSION"), " (", env!("DOORBELL_COMMIT"), ")"),
+};

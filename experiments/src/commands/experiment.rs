@@ -34,6 +34,8 @@ pub struct Planned {
     pub experiment: Experiment,
     /// Where its results go.
     pub out: Place,
+    /// What its fabrics say of themselves: port, GID, MTU, what is inlined.
+    pub notes: Vec<String>,
 }
 
 /// Reads every file before anything is measured: a mistake in the last one should not cost the first one's
@@ -65,17 +67,21 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
             ))
             .hint("give each its own --out"));
         }
-        planned.push(Planned { file: file.clone(), experiment, out });
+        planned.push(Planned { file: file.clone(), experiment, out, notes: Vec::new() });
     }
-    for planned in &planned {
+    for planned in &mut planned {
+        let mut opened = BTreeSet::new();
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
             if !point.against.is_empty() && cluster.is_none() {
                 continue;
             }
-            runs(point, cluster)
+            let fabric = runs(point, cluster)
                 .map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
+            if opened.insert(point.spec.fabric.to_string()) {
+                planned.notes.extend(fabric.notes);
+            }
         }
         jobs(&planned.experiment, args)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
@@ -92,8 +98,8 @@ fn jobs(experiment: &Experiment, args: &ExperimentArgs) -> Result<usize, CliErro
     }
 }
 
-/// Refuses a point that cannot run here, its workload's settings, its plan, its size, with the keys that may be why.
-fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<(), (&'static [&'static str], CliError)> {
+/// The fabric of a point, which is refused where it cannot run here, its workload's settings, its plan, its size, with the keys that may be why.
+fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<Fabric, (&'static [&'static str], CliError)> {
     fn over(keys: &'static [&'static str]) -> impl Fn(CliError) -> (&'static [&'static str], CliError) {
         move |error| (keys, error)
     }
@@ -109,7 +115,7 @@ fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<(), (&'static [&'sta
     }
     let fabric = Cluster::open_first(cluster, &spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
     if spec.primitive.is_some() {
-        return primitive::admit(spec, &fabric);
+        return primitive::admit(spec, &fabric).map(|()| fabric);
     }
     transact::workload(spec).map_err(over(&["workload"]))?;
     transact::protocol(spec).map_err(over(&["protocol"]))?;
@@ -119,11 +125,12 @@ fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<(), (&'static [&'sta
             transact::admit(spec, &fabric, &named)
                 .map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
             let check = if cluster.is_some() { transact::check_share } else { transact::check };
-            check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))
+            check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))?;
         }
         // What is tuned runs.
-        None => Ok(()),
+        None => {}
     }
+    Ok(fabric)
 }
 
 /// The command.
@@ -238,13 +245,14 @@ where
     M: Fn(&Point) -> Result<PointResult, CliError> + Sync,
 {
     let (mut people, mut data) = (String::new(), Vec::new());
-    for Planned { file, experiment, out } in planned {
+    for Planned { file, experiment, out, notes } in planned {
         let virtual_time = experiment.virtual_time();
         let jobs = jobs(experiment, args)?;
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
         let mut record = record(experiment, args.shard, context)?;
+        record.notes.extend(notes.iter().cloned());
         if args.cluster.is_some() {
             // Those of one process are no part of it.
             record.spec["processes"] = json!(true);

@@ -197,7 +197,7 @@ impl Experiment {
     }
 
     fn parse_for(document: &Document, processes: Option<u32>) -> Result<Experiment, CliError> {
-        let written: Written = document.parse()?;
+        let written: Written = document.parse().map_err(of_perftest)?;
         document.has_all_values()?;
         const QUESTION: &str = "an experiment needs a question";
         const SAY: &str =
@@ -343,6 +343,48 @@ impl Written {
             ("loop", &self.asker),
             ("optimizations", &self.optimizations),
         ]
+    }
+}
+
+/// The error of a key that there is not, with what is said instead of what perftest's users look for.
+fn of_perftest(error: CliError) -> CliError {
+    let known = [
+        (&["n", "iters", "iterations", "requests"][..], "requests are counted for a time: `duration: 2s`"),
+        (
+            &["t", "tx_depth", "depth", "qd"],
+            "so many requests are in flight as `coroutines` times `outstanding`, of each thread",
+        ),
+        (&["s", "size", "bytes", "msg_size"], "`payload: 64`"),
+        (&["q", "qp", "qps"], "`queue_pairs: 4`"),
+        (&["Q", "cq_mod"], "`signal_period: 100`: one request in so many is signaled"),
+        (&["l", "post_list"], "`doorbell_batch: 16`: so many requests to a doorbell"),
+        (&["c", "connection"], "`transport: rc`, `uc` or `ud`"),
+        (
+            &[
+                "d",
+                "dev",
+                "device",
+                "i",
+                "ib_port",
+                "x",
+                "gid",
+                "gid_index",
+                "m",
+                "mtu",
+                "I",
+                "inline",
+                "inline_size",
+                "tclass",
+                "sl",
+            ],
+            "it stands in the fabric: `fabric: verbs:DEVICE:PORT,gid=N,mtu=B,inline=B,tc=N,sl=N`",
+        ),
+    ];
+    let asked = error.message().split_once("unknown field `").and_then(|(_, rest)| rest.split('`').next());
+    let found = known.iter().find(|(names, _)| asked.is_some_and(|asked| names.contains(&asked)));
+    match found {
+        Some((_, say)) => error.hint(*say),
+        None => error,
     }
 }
 

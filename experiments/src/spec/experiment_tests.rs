@@ -28,6 +28,20 @@ fn the_example_at_the_top_is_an_experiment() {
 }
 
 #[test]
+fn who_writes_what_perftest_knows_is_told_what_it_is_called_here() {
+    for (text, says) in [
+        ("tx_depth: 128\n", "so many requests are in flight as `coroutines` times `outstanding`"),
+        ("iterations: 1000\n", "requests are counted for a time: `duration: 2s`"),
+        ("inline: 64\n", "it stands in the fabric"),
+        ("nods: 3\n", "did you mean `nodes`?"),
+    ] {
+        let text = format!("question: why\n{text}");
+        let error = Experiment::parse(&Document { name: "a.yaml".to_owned(), text }).unwrap_err();
+        assert!(error.render(false).contains(says), "{}", error.render(false));
+    }
+}
+
+#[test]
 fn mistakes_have_line_and_column() {
     for (text, says) in [
         ("nods: 3\n", "a.yaml:3:1: unknown field"),

@@ -98,6 +98,14 @@ pub enum ConfigError {
         /// The address.
         address: String,
     },
+    /// A device that cannot be one.
+    #[error("node {id}, device: {problem}")]
+    Device {
+        /// The node.
+        id: u16,
+        /// What is wrong.
+        problem: String,
+    },
     /// An address that is none.
     #[error("node {id} has the address `{address}`: {problem}")]
     Address {
@@ -162,6 +170,7 @@ impl ConfigError {
         let last = |wrong: &dyn Fn(&NodeEntry) -> bool| file.nodes.iter().rposition(wrong);
         match self {
             ConfigError::DuplicateId { id, .. }
+            | ConfigError::Device { id, .. }
             | ConfigError::Address { id, .. }
             | ConfigError::Unreachable { id, .. } => last(&|node| node.id == *id),
             ConfigError::DuplicateAddress { second, .. } => last(&|node| node.id == *second),
@@ -200,6 +209,10 @@ impl ClusterFile {
         }
         for (n, node) in self.nodes.iter().enumerate() {
             let (host, port) = split(node)?;
+            #[cfg(feature = "verbs")]
+            if let Some(Err(wrong)) = node.device.as_deref().map(crate::fabric::verbs::Options::parse) {
+                return Err(ConfigError::Device { id: node.id, problem: wrong.to_string() });
+            }
             for other in &self.nodes[..n] {
                 if other.id == node.id {
                     let (first, second) = (other.address.clone(), node.address.clone());

@@ -272,9 +272,12 @@ mod tests {
             "rxe0,timeout=0",
             "rxe0,timeout=32",
             "rxe0,sl=16",
+            "rxe0,gid=1,gid=2",
+            "verbs:rxe0",
         ] {
             assert!(Options::parse(bad).is_err(), "{bad}");
         }
+        assert_eq!(Options::parse("rxe0, gid=1"), Options::parse("rxe0,gid=1"));
     }
 
     #[test]

@@ -126,7 +126,12 @@ impl Options {
             };
             device::mtu_code(bytes).map(|_| bytes).ok_or_else(there_is_none)
         }
-        let mut parts = text.split(',');
+        if text.starts_with("verbs:") {
+            let why =
+                format!("`{text}`: `verbs:` is what --fabric begins with; a device is named without it");
+            return Err(SetupError::Invalid(why));
+        }
+        let mut parts = text.split(',').map(str::trim);
         let device = parts.next().unwrap_or_default();
         let mut options = match device.split_once(':') {
             None => Options::new(device),
@@ -135,8 +140,13 @@ impl Options {
                 port => Options { port: Some(port), ..Options::new(device) },
             },
         };
+        let mut given = Vec::new();
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            if given.contains(&key) {
+                return Err(SetupError::Invalid(format!("`{key}` is given twice")));
+            }
+            given.push(key);
             match key {
                 "gid" => options.gid_index = Some(number(key, value)?),
                 "mtu" => options.mtu = Some(path_mtu(number(key, value)?)?),

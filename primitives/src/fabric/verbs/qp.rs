@@ -1,7 +1,7 @@
 //! Queue pairs: creation, the way from RESET to RTS, and the places of their queues.
 
 use super::context::{Context, KeyTable};
-use super::device::mtu_code;
+use super::device::{mtu_code, show_gid};
 use super::nic::quiet::Heard;
 use super::nic::ready::Ready;
 use super::{Path, Shared, errno, first_psn, refused};
@@ -410,7 +410,8 @@ impl QueuePair {
             attr.min_rnr_timer = options.min_rnr_timer;
             bits.extend([mask::IBV_QP_MAX_DEST_RD_ATOMIC, mask::IBV_QP_MIN_RNR_TIMER]);
         }
-        self.modify(shared, "ibv_modify_qp to RTR", rtr, attr, &bits)?;
+        self.modify(shared, "ibv_modify_qp to RTR", rtr, attr, &bits)
+            .map_err(|error| self.of_path(shared, error))?;
         let mut attr = ffi::ibv_qp_attr { sq_psn: self.psn, ..ffi::ibv_qp_attr::default() };
         let mut bits = vec![mask::IBV_QP_SQ_PSN];
         if config.transport == Transport::Rc {
@@ -430,6 +431,20 @@ impl QueuePair {
         self.connected = true;
         self.short = if self.config.transport == Transport::Rc { self.config.send_depth } else { 0 };
         Ok(())
+    }
+
+    /// The error of a connection that could not be made, with the addresses of both ends: they are the first suspects.
+    #[cold]
+    fn of_path(&self, shared: &Shared, error: SetupError) -> SetupError {
+        let Some(peer) = &self.peer else { return error };
+        match error {
+            SetupError::Device { call, device, reason, hint } => {
+                let [here, there] = [&shared.port.path, &peer.path].map(|path| show_gid(path.gid));
+                let hint = format!("{hint}; the GID here is {here}, that of {} is {there}", peer.node);
+                SetupError::Device { call, device, reason, hint }
+            }
+            other => other,
+        }
     }
 
     /// Connects to a peer with these keys, or to nobody.
