@@ -151,7 +151,7 @@ pub enum Command {
     /// One workload, protocol, plan and fabric: throughput, latency, aborts, cost per phase.
     #[command(mut_arg("out", |arg| arg.help(RUN_OUT)))]
     Run(RunArgs),
-    /// One member of a cluster of processes (tcp or verbs), driven by node 0's `doorbell run --cluster`.
+    /// One member of a cluster of processes (tcp or verbs), driven by node 0: `doorbell run`, `characterize` or `experiment` with --cluster.
     Node(NodeArgs),
     /// Measure the grid of an experiment file (YAML); run again to resume.
     #[command(after_help = EXPERIMENT)]
