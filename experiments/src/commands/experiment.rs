@@ -70,19 +70,20 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
         planned.push(Planned { file: file.clone(), experiment, out, notes: Vec::new() });
     }
     for planned in &mut planned {
-        let mut opened = BTreeSet::new();
+        // A device is opened once, however many points there are.
+        let mut opened: BTreeMap<String, Fabric> = BTreeMap::new();
         for point in &planned.experiment.points {
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
             if !point.against.is_empty() && cluster.is_none() {
                 continue;
             }
-            let fabric = runs(point, cluster)
+            let name = point.spec.fabric.to_string();
+            let fabric = runs(point, cluster, opened.remove(&name))
                 .map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
-            if opened.insert(point.spec.fabric.to_string()) {
-                planned.notes.extend(fabric.notes);
-            }
+            opened.insert(name, fabric);
         }
+        planned.notes.extend(opened.into_values().flat_map(|fabric| fabric.notes));
         jobs(&planned.experiment, args)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
@@ -98,8 +99,13 @@ fn jobs(experiment: &Experiment, args: &ExperimentArgs) -> Result<usize, CliErro
     }
 }
 
-/// The fabric of a point, which is refused where it cannot run here, its workload's settings, its plan, its size, with the keys that may be why.
-fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<Fabric, (&'static [&'static str], CliError)> {
+/// The fabric of a point, opened here unless it has been. The point is refused where it cannot run here, its workload's settings, its plan, its size, with the keys that
+/// may be why.
+fn runs(
+    point: &Point,
+    cluster: Option<&Cluster>,
+    opened: Option<Fabric>,
+) -> Result<Fabric, (&'static [&'static str], CliError)> {
     fn over(keys: &'static [&'static str]) -> impl Fn(CliError) -> (&'static [&'static str], CliError) {
         move |error| (keys, error)
     }
@@ -113,7 +119,10 @@ fn runs(point: &Point, cluster: Option<&Cluster>) -> Result<Fabric, (&'static [&
         cluster.names(Some(spec.nodes), "nodes:").map_err(over(&["nodes"]))?;
         Cluster::measures_for(spec.precision).map_err(over(&["precision"]))?;
     }
-    let fabric = Cluster::open_first(cluster, &spec.fabric, spec.seed).map_err(over(&["fabric"]))?;
+    let fabric = match opened {
+        Some(fabric) => fabric,
+        None => Cluster::open_first(cluster, &spec.fabric, spec.seed).map_err(over(&["fabric"]))?,
+    };
     if spec.primitive.is_some() {
         return primitive::admit(spec, &fabric).map(|()| fabric);
     }
