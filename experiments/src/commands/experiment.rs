@@ -129,15 +129,11 @@ fn runs(
     transact::workload(spec).map_err(over(&["workload"]))?;
     transact::protocol(spec).map_err(over(&["protocol"]))?;
     let plan = transact::plan(spec, &fabric).map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
-    match plan {
-        Some(named) => {
-            transact::admit(spec, &fabric, &named)
-                .map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
-            let check = if cluster.is_some() { transact::check_share } else { transact::check };
-            check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))?;
-        }
-        // What is tuned runs.
-        None => {}
+    // What is tuned runs.
+    if let Some(named) = plan {
+        transact::admit(spec, &fabric, &named).map_err(over(&["plan", "protocol", "workload", "fabric"]))?;
+        let check = if cluster.is_some() { transact::check_share } else { transact::check };
+        check(spec, &fabric, &named).map_err(over(&["threads", "nodes", "coroutines"]))?;
     }
     Ok(fabric)
 }
