@@ -130,8 +130,10 @@ fn meet(args: &DevicesArgs, context: &Context) -> Result<Session, CliError> {
         .map_err(|e| CliError::machine(format!("cannot listen on {at}")).caused_by(&e))?;
     let code = args.code.clone().unwrap_or_else(fresh_code);
     let port = listener.local_addr().map_or(PORT, |a| a.port());
+    // Whoever chose one here will want to choose one there, by the name that it has there.
+    let device = if args.device.is_some() { " --device DEVICE-THERE" } else { "" };
     context.talk.say(format!(
-        "on the other host, within {} s: doorbell devices --check THIS-HOST:{port} --code {code}",
+        "on the other host, within {} s: doorbell devices --check THIS-HOST:{port}{device} --code {code}",
         limits.join.as_secs()
     ));
     let mesh = |error: MeshError| refusal(&error, &at, Role::Listens);
