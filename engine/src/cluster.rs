@@ -405,7 +405,7 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
         return Ok(None);
     }
     let bytes = bytes.map_err(|why| {
-        session.fail(&why, Blame::Run);
+        session.fail(&why, Blame::Input);
         RunError::Spec(why)
     })?;
     let enough = || stop.load(Ordering::Relaxed);
@@ -419,8 +419,9 @@ pub fn run_member_as<W: Workload, P: Protocol + Copy + Sync>(
             // The others' are kept all the same.
             Err(_) if facts.apart.is_some() => {}
             Err(what) => {
-                session.fail(&what, Blame::Run);
-                return Err(RunError::Mesh(MeshError::Unfit { node, what }));
+                let unfit = MeshError::Unfit { node, what };
+                session.fail(&unfit.to_string(), unfit.blame());
+                return Err(unfit.into());
             }
         }
     }

@@ -330,7 +330,7 @@ impl Cluster {
 
 /// `asked`, a `DEVICE[:PORT][,KEY=VALUE…]`, of another device, whose own port and settings, where it has any, take the place of those
 /// asked for.
-fn of_device(asked: &str, device: &str) -> String {
+fn of_device<'t>(asked: &'t str, device: &'t str) -> String {
     let (asked_device, asked_settings) = asked.split_once(',').unwrap_or((asked, ""));
     let (name, own) = device.split_once(',').unwrap_or((device, ""));
     let port = asked_device.split_once(':').filter(|_| !name.contains(':'));
@@ -338,8 +338,9 @@ fn of_device(asked: &str, device: &str) -> String {
     fn key(setting: &str) -> Option<&str> {
         setting.split('=').next()
     }
-    let kept = asked_settings.split(',').filter(|asked| own.split(',').all(|own| key(own) != key(asked)));
-    let settings = kept.chain(own.split(',')).filter(|setting| !setting.is_empty());
+    let settings_of = |text: &'t str| text.split(',').map(str::trim);
+    let kept = settings_of(asked_settings).filter(|asked| settings_of(own).all(|own| key(own) != key(asked)));
+    let settings = kept.chain(settings_of(own)).filter(|setting| !setting.is_empty());
     settings.fold(format!("{name}{port}"), |text, setting| format!("{text},{setting}"))
 }
 
@@ -557,12 +558,17 @@ pub fn share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
     if run > 1 { base.with_file_name(format!("{}-{run}", name_of(&base))) } else { base }
 }
 
+/// [`share_directory`] of the `run`th run or, where something is there, of the first after it that is free.
+pub fn free_share_directory(out: Option<&Path>, node: u16, run: u32) -> PathBuf {
+    let of = |run| share_directory(out, node, run);
+    (run..u32::MAX).map(of).find(|path| !path.exists()).unwrap_or_else(|| of(run))
+}
+
 /// Where node 0 keeps its share if the run is cut short: below `out`, which is for the whole, and beside what earlier attempts
 /// left there.
 pub fn share_of_the_driver(out: Option<&Path>) -> PathBuf {
     let Some(out) = out else { return share_directory(None, 0, 1) };
-    let below = |attempt| share_directory(Some(&out.join("node-0")), 0, attempt);
-    (1..u32::MAX).map(below).find(|path| !path.exists()).unwrap_or_else(|| below(1))
+    free_share_directory(Some(&out.join("node-0")), 0, 1)
 }
 
 /// Where node `node`, whose own share is in `share`, keeps the share of node `of`.
@@ -651,6 +657,7 @@ mod tests {
             ("mlx5_0:2", "rxe0", "rxe0:2"),
             ("mlx5_0,gid=3,tc=8", "rxe0:1,gid=1", "rxe0:1,tc=8,gid=1"),
             ("mlx5_0", "rxe0,gid=1", "rxe0,gid=1"),
+            ("mlx5_0,gid=3", "rxe0, gid=1", "rxe0,gid=1"),
         ] {
             assert_eq!(of_device(asked, device), opened, "{asked}, {device}");
         }

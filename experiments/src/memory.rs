@@ -94,6 +94,14 @@ pub fn check_points(
     fits(together(each, jobs), LOWER)
 }
 
+/// Refuses a point of requests whose share of one node this machine has no room for: the others' is elsewhere.
+///
+/// # Errors
+/// As [`fits`].
+pub fn check_share(scope: &bench::Scope, point: &bench::Point) -> Result<(), CliError> {
+    fits(bench::memory_estimate(false, scope, point) / u64::from(scope.nodes.max(1)), LOWER_IN_FILE)
+}
+
 /// How many points of an experiment are measured at a time, of which the largest ones may be side by side: as many as were asked for, or
 /// as usual if those fit. What is wrong with a point of transactions otherwise is not told here, where nobody knows which line says it ([`crate::transact::check`]).
 ///

@@ -82,6 +82,32 @@ fn a_node_that_is_killed_ends_the_grid_and_points_before_are_kept() {
 }
 
 #[test]
+fn what_an_interrupted_grid_left_is_in_nobodys_way() {
+    let site = Site::new(2);
+    let asked =
+        format!("{PLANS}duration: 1s\ngrid:\n  plan: [two-sided, fasst-occ]\n  protocol: [occ, nowait]\n");
+    let mut node = site.node(1, &[]);
+    let driver = experiment(&site, &asked, &[]);
+    site.said(&mut node, "running smallbank");
+    site.said(&mut node, "running smallbank");
+    node.has_worked(20);
+    driver.send(Signal::INT);
+    driver.end(60).must(130, &["go on with: "]);
+    node.end(20).must(1, &["node 0"]);
+    // The member's share of the second point may be in the second place, where the second point of the next session is.
+    std::fs::create_dir_all(site.path("share-1-2")).expect("ours");
+    std::fs::write(site.path("share-1-2/left"), "by somebody").expect("ours");
+    let node = site.node(1, &[]);
+    let ended = experiment(&site, &asked, &[]).end(120).must(0, &["resuming: "]);
+    node.end(20).must(0, &[]);
+    assert_eq!(points(&ended).len(), 4);
+    // Another grid in the same directory is refused before anybody is waited for.
+    let other = asked.replace("nowait", "waitdie");
+    let ended = experiment(&site, &other, &[]).end(20).must(2, &["out"]);
+    assert!(!ended.talk.contains("waiting at"), "{}", ended.talk);
+}
+
+#[test]
 fn what_a_cluster_cannot_measure_is_told_at_its_place_before_anybody_is_waited_for() {
     let site = Site::new(2);
     for (more, says) in [

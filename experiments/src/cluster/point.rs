@@ -129,6 +129,7 @@ impl Asked {
                 let (file, asked) = (cluster.file.count(), scope.nodes);
                 return Err(CliError::usage(format!("a point of {asked} nodes in a cluster of {file}")));
             }
+            crate::memory::check_share(&scope, &point)?;
             Ok((cluster.fabric(self.fabric(), session, seed)?, scope, point, seed))
         })();
         let (fabric, scope, point, seed) = made.inspect_err(|error| give_up(session, error))?;

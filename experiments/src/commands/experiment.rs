@@ -38,6 +38,20 @@ pub struct Planned {
     pub notes: Vec<String>,
 }
 
+impl Planned {
+    /// The record of its results.
+    fn record(&self, args: &ExperimentArgs, context: &Context) -> Result<RunRecord, CliError> {
+        let mut record = record(&self.experiment, args.shard, context)?;
+        record.notes.extend(self.notes.iter().cloned());
+        if args.cluster.is_some() {
+            // Those of one process are no part of it.
+            record.spec["processes"] = json!(true);
+            record.notes.push("Each node was a process of its own.".to_owned());
+        }
+        Ok(record)
+    }
+}
+
 /// Reads every file before anything is measured: a mistake in the last one should not cost the first one's
 /// hours.
 ///
@@ -149,14 +163,21 @@ pub fn run(args: &ExperimentArgs, context: &Context) -> Result<(), CliError> {
         context.interrupt.listen()?;
         return sweep(args, context, &planned, measure_with(context));
     };
-    // Whoever has everything already waits for nobody.
-    let there = |planned: &Planned| {
-        RunRecord::read(planned.out.path()).is_ok_and(|record| record.complete && record.shard == args.shard)
-    };
-    let session = match planned.iter().all(there) {
-        true => None,
-        false => Some(cluster.drive(context)?),
-    };
+    // Whoever has everything already waits for nobody; and that a directory is another run's is told before anybody comes.
+    let mut all_there = true;
+    for planned in &planned {
+        let old = RunRecord::read(planned.out.path());
+        let same = match (&planned.out, &old) {
+            (_, Err(_)) => false,
+            (Place::Named(path), Ok(old)) => {
+                old.goes_on(&planned.record(args, context)?, path)?;
+                true
+            }
+            (Place::Usual(path), Ok(old)) => old.goes_on(&planned.record(args, context)?, path).is_ok(),
+        };
+        all_there &= same && old.is_ok_and(|old| old.complete);
+    }
+    let session = if all_there { None } else { Some(cluster.drive(context)?) };
     let session = Mutex::new(session);
     context.interrupt.listen()?;
     let ended = sweep(args, context, &planned, |point| {
@@ -250,19 +271,14 @@ where
     M: Fn(&Point) -> Result<PointResult, CliError> + Sync,
 {
     let (mut people, mut data) = (String::new(), Vec::new());
-    for Planned { file, experiment, out, notes } in planned {
+    for each in planned {
+        let Planned { file, experiment, out, .. } = each;
         let virtual_time = experiment.virtual_time();
         let jobs = jobs(experiment, args)?;
         if jobs > 1 && !virtual_time {
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
-        let mut record = record(experiment, args.shard, context)?;
-        record.notes.extend(notes.iter().cloned());
-        if args.cluster.is_some() {
-            // Those of one process are no part of it.
-            record.spec["processes"] = json!(true);
-            record.notes.push("Each node was a process of its own.".to_owned());
-        }
+        let record = each.record(args, context)?;
         let mut dir = out.open(record, &experiment.axes(), context.talk)?;
         let out = &dir.path().to_owned();
         let points = &experiment.points;

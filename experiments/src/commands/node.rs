@@ -3,7 +3,7 @@
 use super::Context;
 use crate::args::NodeArgs;
 use crate::cluster::point::Asked;
-use crate::cluster::{Cluster, Described, give_up, run_member, share_directory};
+use crate::cluster::{Cluster, Described, free_share_directory, give_up, run_member, share_directory};
 use crate::error::CliError;
 use crate::output::{check_new_directory, human_rate};
 use primitives::mesh::Blame;
@@ -53,7 +53,11 @@ pub fn run(args: &NodeArgs, context: &Context) -> Result<(), CliError> {
             spec.duration,
             spec.of_clocks()
         ));
-        let share = share_of(runs).inspect_err(|error| give_up(&mut session, error))?;
+        // Of a grid nothing is kept but of a point that is cut short, and what an earlier session left of one stays.
+        let share = match described.shares {
+            true => share_of(runs).inspect_err(|error| give_up(&mut session, error))?,
+            false => free_share_directory(args.out.as_deref(), args.id, runs),
+        };
         let (own, _) = run_member(&cluster, &described, &mut session, &share, described.shares, context)?;
         let own = &own.result;
         context.talk.say(format!(

@@ -213,8 +213,8 @@ impl Experiment {
                 base.nodes = nodes;
             }
             if written.precision.is_none() {
-                // What is usual; processes measure for a time.
-                base.precision = None;
+                // What is usual; processes measure for a time, and know no longest one.
+                (base.precision, base.max_duration) = (None, None);
             }
         }
         let grid = grid(document, &base, &written.grid)?;

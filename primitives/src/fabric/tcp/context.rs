@@ -292,8 +292,9 @@ impl Nic for TcpNic {
         let polls = self.polls.get().wrapping_add(1);
         self.polls.set(polls);
         if polls % POLLS_PER_ACCEPT == 1 {
-            self.accept(state);
+            // Whoever has shown its hello by now makes no room for those who come.
             self.prove(state);
+            self.accept(state);
         }
         self.flush(state);
         self.read_streams(state);
