@@ -106,13 +106,15 @@ fn share<P: Program>(
     control: &[AnyNic],
     session: &mut Option<&mut Session>,
 ) -> Result<P::Shared, LaunchError> {
-    let mut shared = program.setup(shape, control).map_err(LaunchError::Shared)?;
+    // A program that was stopped says so in its own words, for which other nodes would blame it.
+    let refused = |error| if program.cancelled() { LaunchError::Cancelled } else { LaunchError::Shared(error) };
+    let mut shared = program.setup(shape, control).map_err(refused)?;
     let mut offers = program.offers(&shared, control.len());
     if let Some(session) = session {
         let mine = offers.into_iter().next().unwrap_or_default();
         offers = session.exchange_unless("memory keys", mine, &|| program.cancelled())?;
     }
-    program.learn(&mut shared, &offers).map_err(LaunchError::Shared)?;
+    program.learn(&mut shared, &offers).map_err(refused)?;
     Ok(shared)
 }
 
