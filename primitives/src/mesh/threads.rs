@@ -107,7 +107,8 @@ fn share<P: Program>(
     session: &mut Option<&mut Session>,
 ) -> Result<P::Shared, LaunchError> {
     // A program that was stopped says so in its own words, for which other nodes would blame it.
-    let refused = |error| if program.cancelled() { LaunchError::Cancelled } else { LaunchError::Shared(error) };
+    let refused =
+        |error| if program.cancelled() { LaunchError::Cancelled } else { LaunchError::Shared(error) };
     let mut shared = program.setup(shape, control).map_err(refused)?;
     let mut offers = program.offers(&shared, control.len());
     if let Some(session) = session {
