@@ -3,10 +3,11 @@
 
 use super::channel::{Channel, ChannelError, Message};
 use super::clock::{HostClock, drift};
+use super::porter::FAREWELL;
 use super::session::{Limits, kind};
-use super::wait::{For, Sleeper, Waker, is_ready, until, wait, wait_for_one, waker};
+use super::wait::{BREATH, For, Sleeper, Waker, is_ready, until, wait, wait_for_one, waker};
 use crate::verbs::NodeId;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -197,19 +198,28 @@ impl Work {
         }
     }
 
-    /// Sends what is left: to each for as long as it takes something.
+    /// Sends what is left: to each for as long as it takes something. To close while something of a peer lies unread would reset the connection, and what was
+    /// said last might not arrive: so each is given a little time to close its end.
     fn finish(mut self) {
+        let mut told = Vec::new();
         loop {
             for index in (0..self.lines.len()).rev() {
                 if self.push(index) && self.lines[index].channel.is_sent() {
-                    self.lines.swap_remove(index);
+                    let line = self.lines.swap_remove(index);
+                    let _ = line.channel.stream().shutdown(Shutdown::Write);
+                    told.push(line);
                 }
             }
             if self.lines.is_empty() {
-                return;
+                break;
             }
             let lines = self.lines.iter().map(|line| until(line.channel.stream(), For::Writing));
             wait(&mut lines.collect::<Vec<_>>(), Some(self.beat_every()));
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while !told.is_empty() && Instant::now() < deadline {
+            told.retain_mut(|line| line.channel.receive().is_ok());
+            std::thread::sleep(BREATH);
         }
     }
 
