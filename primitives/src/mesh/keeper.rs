@@ -505,17 +505,12 @@ mod tests {
             theirs.push().unwrap();
         }
         work.send(None, kind::BYE, Vec::new());
-        let ending = std::thread::spawn(move || work.finish());
+        let (began, ending) = (Instant::now(), std::thread::spawn(move || work.finish()));
         assert_eq!(next(&mut theirs).kind, kind::BYE);
-        // Its end, and not a connection that was reset, which may come before the farewell on a path that loses frames.
-        let asked = Instant::now();
-        let end = loop {
-            match theirs.receive() {
-                Err(end) => break end,
-                Ok(_) => assert!(asked.elapsed() < Duration::from_secs(60), "it does not end"),
-            }
-        };
-        assert_eq!(end, ChannelError::Closed);
+        std::thread::sleep(50 * MS);
+        // A connection that is closed with something unread is reset, which may come before the farewell on a path that loses frames.
+        let closed = ending.is_finished();
+        assert!(!closed || began.elapsed() >= FAREWELL, "it was closed before the other end was");
         drop(theirs);
         ending.join().unwrap();
     }
