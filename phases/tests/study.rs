@@ -115,6 +115,20 @@ fn the_cache_saves_the_lookup() {
     assert!(without[0] >= 8.0 && without[1] >= 2.0, "{without:?}");
 }
 
+/// Tables of the usual size on a larger cluster: hardly a location is missing, so that the cached variant is the ideal one.
+#[test]
+fn hardly_a_location_is_unknown() {
+    let [_, sim] = fabrics();
+    for subject in [Subject::Execution, Subject::ReadOnly] {
+        let variant = *subject.variants().iter().find(|v| v.name == "one-sided-cache").unwrap();
+        let mut spec = Spec::new(subject, variant);
+        (spec.coroutines, spec.warm_up, spec.duration) = (1, Nanos(0), Nanos::from_micros(100));
+        let counts = run(&sim, Shape { nodes: 16, workers: 1 }, &WorkerConfig::default(), &spec).unwrap();
+        let ([_, waits, _], phases) = (counts.per_op().unwrap(), subject.phases().len() as f64);
+        assert!((phases..phases + 0.08).contains(&waits), "{subject:?}: {waits} round trips");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_counts() {
     let [_, sim] = fabrics();

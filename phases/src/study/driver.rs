@@ -15,13 +15,17 @@ use primitives::units::Nanos;
 use primitives::verbs::port::EnginePort;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const TABLE: TableId = TableId(0);
 
 /// A coroutine with its transaction, without records, in bytes. Assumed, to be on the safe side: between 256 and 1024 coroutines on each of two
 /// simulated nodes the process grew by 5.3 KB for each, requests and records included (peak resident size, x86-64, `study execution --records 1`).
 const COROUTINE: u64 = 16 << 10;
+
+/// Words of the location cache for each record. The newest of those that share a word is remembered, so that one location in 128 is not.
+const CACHE_WORDS: u64 = 64;
 
 /// Longest computation for an operation.
 const LONGEST_THOUGHT: Nanos = Nanos::from_millis(10);
@@ -51,7 +55,7 @@ pub fn run(
 }
 
 /// Bytes that a study holds at its peak, roughly and rather more than less: each node's store with its logs, and what each worker
-/// has for its queue pairs, messages, buffers, location cache and coroutines.
+/// has for its queue pairs, messages, buffers and coroutines; and the location cache, which all share.
 pub fn memory_estimate(shape: Shape, config: &WorkerConfig, caps: &Caps, spec: &Spec) -> u64 {
     let config = workers(spec, config);
     // A store that cannot be laid out is refused for that.
@@ -61,11 +65,19 @@ pub fn memory_estimate(shape: Shape, config: &WorkerConfig, caps: &Caps, spec: &
     let requests = records * 2 * u64::from(spec.replicas);
     let coroutines =
         u64::from(spec.coroutines) * COROUTINE + records * 2 * (u64::from(spec.payload_bytes) + 64);
-    let each = config.memory_estimate(caps.virtual_time, shape.nodes, requests, spec.payload_bytes)
-        + spec.cache_bytes as u64
-        + coroutines;
+    let each =
+        config.memory_estimate(caps.virtual_time, shape.nodes, requests, spec.payload_bytes) + coroutines;
     let workers = u64::from(shape.nodes) * u64::from(shape.workers);
-    workers.saturating_mul(each).saturating_add(u64::from(shape.nodes).saturating_mul(store))
+    workers
+        .saturating_mul(each)
+        .saturating_add(u64::from(shape.nodes).saturating_mul(store))
+        .saturating_add(8 * cache_words(spec, shape))
+}
+
+/// Words of the location cache; one where the plan has none.
+fn cache_words(spec: &Spec, shape: Shape) -> u64 {
+    let records = spec.rows_per_node.saturating_mul(u64::from(shape.nodes));
+    if spec.variant.plan.location_cache { records.saturating_mul(CACHE_WORDS) } else { 1 }
 }
 
 /// How workers are built: messages as long as a record needs, and buffers for all that is in flight.
@@ -170,12 +182,19 @@ struct Kept {
     running: u32,
 }
 
+/// What a study's workers share.
+struct Shared {
+    cluster: Cluster,
+    /// Words of the location cache. Nothing moves in a study, so that one does for all.
+    cache: Arc<[AtomicU64]>,
+}
+
 impl Program for Study<'_> {
-    type Shared = Cluster;
+    type Shared = Shared;
     type Local = Rc<RefCell<Kept>>;
     type Output = Result<Counts, Fault>;
 
-    fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Cluster, SetupError> {
+    fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Shared, SetupError> {
         let invalid = |e: StoreError| SetupError::Invalid(e.to_string());
         let Spec { payload_bytes, rows_per_node, .. } = *self.spec;
         let layout = layout(self.spec, shape).map_err(invalid)?;
@@ -185,24 +204,26 @@ impl Program for Study<'_> {
             payload[0] = key;
             cluster.load(TABLE, key, &payload).map_err(invalid)?;
         }
-        Ok(cluster)
+        let cache: Arc<[AtomicU64]> = (0..cache_words(self.spec, shape)).map(|_| AtomicU64::new(0)).collect();
+        // The paper's cached variant is the ideal case: locations are known from the start (DrTM+H §5.1).
+        if self.plan.get().location_cache {
+            let view = LocationCache::over(cache.clone());
+            for key in 0..rows_per_node * u64::from(shape.nodes) {
+                let owner = cluster.layout().primary(TABLE, key);
+                if let Some(offset) = cluster.store(owner).locate(TABLE, key) {
+                    view.fill(TABLE, key, offset);
+                }
+            }
+        }
+        Ok(Shared { cluster, cache })
     }
 
     fn build<'a>(
         &'a self,
-        cluster: &'a Cluster,
+        Shared { cluster, cache }: &'a Shared,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
-        let cache = LocationCache::new(self.spec.cache_bytes);
-        // The paper's cached variant is the ideal case: every location is known from the start (DrTM+H §5.1).
-        if self.plan.get().location_cache {
-            for key in 0..self.spec.rows_per_node * u64::from(site.shape.nodes) {
-                let owner = cluster.layout().primary(TABLE, key);
-                if let Some(offset) = cluster.store(owner).locate(TABLE, key) {
-                    cache.fill(TABLE, key, offset);
-                }
-            }
-        }
+        let cache = LocationCache::over(cache.clone());
         let phases = Rc::new(Phases::new(site, cluster, self.plan, cache));
         let handlers = Handlers::new(site, cluster).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let rpc: Rc<Rpc<AnyNic>> = site.net.rpc.clone();
@@ -251,7 +272,7 @@ impl Program for Study<'_> {
         self.cancelled()
     }
 
-    fn finish(&self, _: &Cluster, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
+    fn finish(&self, _: &Shared, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
         let Kept { counts, failed, .. } = kept.take();
         failed.map_or(Ok(counts), Err)
     }

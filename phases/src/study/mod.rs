@@ -93,13 +93,17 @@ impl Subject {
                 read("one-sided-cache", Via::OneSided, true, Via::OneSided),
                 read("hybrid", Via::Hybrid, true, Via::OneSided),
             ],
-            Subject::Validation => [("two-sided", Via::TwoSided), ("one-sided", Via::OneSided)]
-                .map(|(name, via)| {
-                    // Where NIC atomics are atomic only among themselves, what was locked by CAS is freed by WRITE.
-                    let plan = base.with(Phase::Lock, via).with(Phase::Install, via).with(Phase::Unlock, via);
-                    Variant { name, plan }
-                })
-                .into(),
+            Subject::Validation => {
+                // Where NIC atomics are atomic only among themselves, what was locked by CAS is freed by WRITE.
+                let by = |name, via| Variant {
+                    name,
+                    plan: base.with(Phase::Lock, via).with(Phase::Install, via).with(Phase::Unlock, via),
+                };
+                // CAS and READ with a doorbell each, in place of one chain (DrTM+H §5.2, figure 8).
+                let mut apart = by("one-sided-apart", Via::OneSided);
+                apart.plan.lock = apart.plan.lock.map(|step| Step { doorbell_batching: false, ..step });
+                vec![by("two-sided", Via::TwoSided), by("one-sided", Via::OneSided), apart]
+            }
             Subject::Logging => [("two-sided", Via::TwoSided), ("one-sided", Via::OneSided)]
                 .map(|(name, via)| Variant { name, plan: base.with(Phase::Log, via) })
                 .into(),
@@ -147,8 +151,6 @@ pub struct Spec {
     pub rows_per_node: u64,
     /// Copies of each record; logging needs at least 2.
     pub replicas: u16,
-    /// Bytes of each worker's location cache.
-    pub cache_bytes: usize,
     /// What its core computes for each operation, beside what the operation takes: the load on CPUs, of which two-sided
     /// variants need more.
     pub think: Nanos,
@@ -177,7 +179,6 @@ impl Spec {
             records: 4,
             rows_per_node: 10_000,
             replicas: if subject == Subject::Logging { 3 } else { 1 },
-            cache_bytes: 1 << 20,
             think: Nanos(0),
             warm_up: Nanos::from_millis(2),
             duration: Nanos::from_millis(20),
