@@ -288,7 +288,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// As the protocol's read does.
     pub async fn read(&mut self, record: RecordId) -> Result<Row, Halt> {
         let row = self.touch(record, Intent::Read)?;
-        if !self.known(row) {
+        if !self.known(row) && !self.protocol.read_now(&self.ops, &mut self.txn)? {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
         self.there(row)
@@ -351,7 +351,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// As the protocol's read does.
     pub async fn update(&mut self, record: RecordId) -> Result<Row, Halt> {
         let row = self.touch(record, Intent::Write)?;
-        if !self.known(row) {
+        if !self.known(row) && !self.protocol.read_now(&self.ops, &mut self.txn)? {
             self.protocol.read(&self.ops, &mut self.txn).await?;
         }
         self.there(row)

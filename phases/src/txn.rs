@@ -444,6 +444,10 @@ pub struct Txn {
     names: Vec<(u64, TableId)>,
     /// Where they are.
     places: Places,
+    /// So many of the first records are settled: fetching has brought them in,
+    fetched_to: usize,
+    /// and locking has locked those that it has to, and read them.
+    locked_to: usize,
     log: Vec<Slot>,
     /// It has looked at a range.
     ranged: bool,
@@ -494,6 +498,7 @@ impl Txn {
         self.accesses.clear();
         self.names.clear();
         self.places = Places::default();
+        (self.fetched_to, self.locked_to) = (0, 0);
         self.found.clear();
     }
 
@@ -506,6 +511,27 @@ impl Txn {
     #[inline]
     pub(crate) fn serve(&mut self, phase: Phase) -> (&mut [Access], &mut Cost) {
         (&mut self.accesses, &mut self.costs[phase])
+    }
+
+    /// As [`Txn::serve`] of fetching and of locking, without the first records if they are settled: who asks for one record after the other
+    /// would look at all of those each time.
+    #[inline]
+    pub(crate) fn serve_rest(&mut self, phase: Phase) -> (&mut [Access], &mut Cost) {
+        let settled = if phase == Phase::Lock { self.locked_to } else { self.fetched_to };
+        (&mut self.accesses[settled..], &mut self.costs[phase])
+    }
+
+    /// Fetching or locking has done all that is asked of it so far.
+    #[inline]
+    pub(crate) fn settle(&mut self, phase: Phase) {
+        let settled = if phase == Phase::Lock { &mut self.locked_to } else { &mut self.fetched_to };
+        *settled = self.accesses.len();
+    }
+
+    /// Of the record at place `at` more is to be locked, or it is locked no longer.
+    #[inline]
+    pub(crate) fn unsettle(&mut self, at: usize) {
+        self.locked_to = self.locked_to.min(at);
     }
 
     /// The records and the log entries made of them.
@@ -541,8 +567,7 @@ impl Txn {
         intent: Intent,
     ) -> Result<usize, PoolExhausted> {
         if let Some(at) = self.find(table, key) {
-            let access = &mut self.accesses[at];
-            access.intent = access.intent.max(intent);
+            self.intend(at, intent);
             return Ok(at);
         }
         port.nic().charge(CpuWork::Access);
@@ -620,6 +645,7 @@ impl Txn {
             access.set_word(0, access.word(0));
             any = true;
         }
+        self.unsettle(0);
         any
     }
 
@@ -630,7 +656,10 @@ impl Txn {
     #[inline]
     pub fn intend(&mut self, at: usize, intent: Intent) {
         let access = &mut self.accesses[at];
-        access.intent = access.intent.max(intent);
+        if access.intent < intent {
+            access.intent = intent;
+            self.unsettle(at);
+        }
     }
 
     /// Word `index` of the payload of the record at place `at`: its new value if the transaction wrote it.
@@ -681,7 +710,7 @@ impl Txn {
     #[inline]
     pub fn has_locked(&self, rule: LockRule) -> bool {
         // If one is not, it is most likely the record touched last.
-        self.accesses.iter().rev().all(|a| a.wants(rule).is_none() && !a.wants_slot())
+        self.accesses[self.locked_to..].iter().rev().all(|a| a.wants(rule).is_none() && !a.wants_slot())
     }
 
     /// Whether any lock is held.

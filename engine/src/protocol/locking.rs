@@ -93,6 +93,12 @@ impl Protocol for Locking {
         ops.lock_and_read(txn, rule)
     }
 
+    #[inline]
+    fn read_now<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<bool, Stop> {
+        let rule = self.rule(txn);
+        ops.lock_and_read_now(txn, rule)
+    }
+
     async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
         ops.scan(txn, scan).await?;
         match ops.lock_and_read(txn, self.rule(txn)).await {

@@ -50,6 +50,14 @@ pub trait Protocol {
     /// Brings the records that the transaction touched and has not read yet into its read set.
     fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> impl Future<Output = Result<(), Stop>>;
 
+    /// Does what [`Protocol::read`] does, if nothing has to be waited for; says whether it has. If not, `read` does the rest.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn read_now<O: PhaseOps>(&self, _ops: &O, _txn: &mut Txn) -> Result<bool, Stop> {
+        Ok(false)
+    }
+
     /// Reads a range of keys into the read set.
     fn scan<O: PhaseOps>(
         &self,
@@ -163,6 +171,11 @@ impl Protocol for AnyProtocol {
 
     async fn read<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         each!(self, p => p.read(ops, txn).await)
+    }
+
+    #[inline]
+    fn read_now<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<bool, Stop> {
+        each!(self, p => p.read_now(ops, txn))
     }
 
     async fn scan<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {

@@ -45,6 +45,11 @@ impl Protocol for Occ {
         ops.fetch(txn)
     }
 
+    #[inline]
+    fn read_now<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<bool, Stop> {
+        ops.fetch_now(txn)
+    }
+
     async fn commit<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         if !txn.writes() {
             return commit_reads(ops, txn).await;

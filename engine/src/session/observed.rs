@@ -208,6 +208,27 @@ impl<O> Observed<O> {
     }
 }
 
+impl<O> Observed<O> {
+    /// A phase was tried that ends at once or not at all.
+    #[inline]
+    fn done_now(
+        &self,
+        phase: Phase,
+        start: Nanos,
+        txn: &Txn,
+        done: Result<bool, Stop>,
+    ) -> Result<bool, Stop> {
+        // What it has begun with is part of what it is awaited for.
+        if !matches!(done, Ok(false)) {
+            self.stop(phase, start);
+        }
+        if matches!(done, Ok(true)) {
+            self.record_reads(txn);
+        }
+        done
+    }
+}
+
 impl<O: PhaseOps> PhaseOps for Observed<O> {
     fn timestamp(&self) -> Result<Timestamp, Abort> {
         self.ops.timestamp()
@@ -225,6 +246,20 @@ impl<O: PhaseOps> PhaseOps for Observed<O> {
             self.record_reads(txn);
         }
         done
+    }
+
+    #[inline]
+    fn fetch_now(&self, txn: &mut Txn) -> Result<bool, Stop> {
+        let start = self.start();
+        let done = self.ops.fetch_now(txn);
+        self.done_now(Phase::Fetch, start, txn, done)
+    }
+
+    #[inline]
+    fn lock_and_read_now(&self, txn: &mut Txn, rule: LockRule) -> Result<bool, Stop> {
+        let start = self.start();
+        let done = self.ops.lock_and_read_now(txn, rule);
+        self.done_now(Phase::Lock, start, txn, done)
     }
 
     async fn scan(&self, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {

@@ -210,6 +210,21 @@ pub trait PhaseOps {
     fn expect(&self, _records: impl Iterator<Item = (TableId, u64)> + Clone) {}
     /// Reads every record that is not read yet. Of those that need not be there ([`Txn::allow_absence`]) it may find that.
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop>;
+    /// Does what [`PhaseOps::fetch`] does, if the records that are not read yet are all this node's own and none has to be waited for: a
+    /// future less for who asks for one record after the other. Says whether it has; if not, the rest is `fetch`'s.
+    ///
+    /// # Errors
+    /// As `fetch`.
+    fn fetch_now(&self, _txn: &mut Txn) -> Result<bool, Stop> {
+        Ok(false)
+    }
+    /// The same of [`PhaseOps::lock_and_read`].
+    ///
+    /// # Errors
+    /// As `lock_and_read`.
+    fn lock_and_read_now(&self, _txn: &mut Txn, _rule: LockRule) -> Result<bool, Stop> {
+        Ok(false)
+    }
     /// Reads the records of a range of keys, by their owner's CPU; [`Txn::scanned`] has them. They join the transaction's records,
     /// and `validate` checks also that no key of the range has come or gone. The transaction's own inserts are not among
     /// them, nor is what it is to delete.
@@ -239,6 +254,8 @@ pub enum Sabotage {
     TornReads,
     /// One of four transactions writes nothing to the logs of its backups.
     LostLogs,
+    /// Locks of other nodes' records are freed by one-sided verbs before the new values are written to them.
+    UnlockFirst,
 }
 
 /// What operations of one worker share.

@@ -450,6 +450,16 @@ impl OneSided {
         Ok(())
     }
 
+    /// Frees the locks of what is about to be written, as they were before: for [`Sabotage::UnlockFirst`].
+    #[cold]
+    async fn free_before(&self, set: &[Access], step: Step, cost: &mut Cost) -> Result<(), Stop> {
+        let mut batch = self.batch(step);
+        for access in set.iter().filter(|a| a.pending && a.primary != self.context.me) {
+            self.stage_free(&mut batch, access, false, 0);
+        }
+        self.send(batch, Phase::Install, false, cost).await
+    }
+
     fn stage_free(&self, batch: &mut Batch<'_, AnyNic>, access: &Access, install: bool, install_at: u64) {
         let (image, words, shape) = (access.image(), access.image_words(), access.shape());
         let at = self.context.at(access.primary, access.location);
@@ -503,7 +513,7 @@ impl PhaseOps for OneSided {
 
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Fetch);
-        let (set, cost) = txn.serve(Phase::Fetch);
+        let (set, cost) = txn.serve_rest(Phase::Fetch);
         for group in groups(set, step) {
             self.fetch_group(group, step, cost).await?;
         }
@@ -512,7 +522,7 @@ impl PhaseOps for OneSided {
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
-        let (set, cost) = txn.serve(Phase::Lock);
+        let (set, cost) = txn.serve_rest(Phase::Lock);
         for group in groups(set, step) {
             self.lock_group(group, step, rule, cost).await?;
         }
@@ -573,6 +583,9 @@ impl PhaseOps for OneSided {
         let step = self.context.plan.step(Phase::Install);
         let install_at = txn.install_at;
         let (set, cost) = txn.serve(Phase::Install);
+        if self.context.sabotaged(Sabotage::UnlockFirst) {
+            self.free_before(set, step, cost).await?;
+        }
         for group in groups(set, step) {
             self.free_group(group, Phase::Install, step, install_at, cost).await?;
         }

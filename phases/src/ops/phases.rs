@@ -38,6 +38,17 @@ pub(super) struct Split {
     pub(super) waiting: usize,
 }
 
+impl Split {
+    /// Whether nothing is left; then the phase has done all that was asked of it.
+    fn settles(self, txn: &mut Txn, phase: Phase) -> bool {
+        let done = self.remote + self.waiting == 0;
+        if done {
+            txn.settle(phase);
+        }
+        done
+    }
+}
+
 /// All phases as a plan carries them, for one worker.
 ///
 /// A worker's coroutines share one value: it keeps account of the worker's log rings, which have one writer.
@@ -392,6 +403,39 @@ impl Phases {
         Ok(())
     }
 
+    /// Locks those local records that the CPU may lock, of what is to be written and is there.
+    fn lock_here(&self, txn: &mut Txn, rule: LockRule) -> Result<Split, Stop> {
+        let (set, _) = txn.serve_rest(Phase::Lock);
+        let serve = |store: &NodeStore, access: &mut Access| {
+            let Some(mode) = access.wants(rule) else { return self.read_local(store, access) };
+            if self.locked_by_nic(access) {
+                return Served::ByNic;
+            }
+            self.context.charge(CpuWork::Probe);
+            let (location, ask) = (access.location, access.ask(mode));
+            let verdict = match rule.packing {
+                Packing::Versions => store.lock_at(location, access.key, access.shape(), ask, rule),
+                _ => store.lock(location, access.key, ask, rule),
+            };
+            match verdict {
+                Verdict::Grant(locked) => {
+                    access.lock_is(locked, mode);
+                    if access.fetched { Served::Done } else { self.read_local(store, access) }
+                }
+                Verdict::Deny(abort) => {
+                    if rule.packing == Packing::Versions {
+                        let (seen, _) = store.seen_at(access.location, access.shape());
+                        self.context.clock.learn(Timestamp(seen));
+                    }
+                    Served::Denied(abort)
+                }
+                Verdict::Wait => Served::Wait,
+            }
+        };
+        let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && a.unread();
+        self.split(set, wanted, serve)
+    }
+
     /// Locks what is to be written and is there.
     async fn lock_records(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Lock);
@@ -402,35 +446,7 @@ impl Phases {
             self.fetch(txn).await?;
         }
         for tries in 0.. {
-            let (set, _) = txn.serve(Phase::Lock);
-            let serve = |store: &NodeStore, access: &mut Access| {
-                let Some(mode) = access.wants(rule) else { return self.read_local(store, access) };
-                if self.locked_by_nic(access) {
-                    return Served::ByNic;
-                }
-                self.context.charge(CpuWork::Probe);
-                let (location, ask) = (access.location, access.ask(mode));
-                let verdict = match rule.packing {
-                    Packing::Versions => store.lock_at(location, access.key, access.shape(), ask, rule),
-                    _ => store.lock(location, access.key, ask, rule),
-                };
-                match verdict {
-                    Verdict::Grant(locked) => {
-                        access.lock_is(locked, mode);
-                        if access.fetched { Served::Done } else { self.read_local(store, access) }
-                    }
-                    Verdict::Deny(abort) => {
-                        if rule.packing == Packing::Versions {
-                            let (seen, _) = store.seen_at(access.location, access.shape());
-                            self.context.clock.learn(Timestamp(seen));
-                        }
-                        Served::Denied(abort)
-                    }
-                    Verdict::Wait => Served::Wait,
-                }
-            };
-            let wanted = |a: &Access| a.wants(rule).is_some() || a.locked() && a.unread();
-            let split = self.split(set, wanted, serve)?;
+            let split = self.lock_here(txn, rule)?;
             if split.remote > 0 {
                 match step.via {
                     Via::OneSided => self.one.lock_and_read(txn, rule).await?,
@@ -448,7 +464,22 @@ impl Phases {
             yield_now(self.context.port().sched()).await;
             self.context.pause(rule, tries + 1, 0).await;
         }
+        txn.settle(Phase::Lock);
         Ok(())
+    }
+
+    /// Reads what is local.
+    #[inline]
+    fn fetch_here(&self, txn: &mut Txn) -> Result<Split, Stop> {
+        let (set, _) = txn.serve_rest(Phase::Fetch);
+        self.split(set, Access::unread, |store, a| self.read_local(store, a))
+    }
+
+    /// Whether all that a phase has still to look at are this node's own records. Never so in virtual time, where it would spare nothing,
+    /// and a second look would be charged for.
+    #[inline]
+    fn all_here(&self, txn: &mut Txn, phase: Phase) -> bool {
+        !self.context.virtual_time && txn.serve_rest(phase).0.iter().all(|a| a.primary == self.context.me)
     }
 
     /// Checks the records that were read and are there.
@@ -522,8 +553,8 @@ impl PhaseOps for Phases {
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Fetch);
         for tries in 0.. {
-            let (set, cost) = txn.serve(Phase::Fetch);
-            let split = self.split(set, Access::unread, |store, a| self.read_local(store, a))?;
+            let split = self.fetch_here(txn)?;
+            let (set, cost) = txn.serve_rest(Phase::Fetch);
             if split.remote > 0 {
                 match step.via {
                     Via::OneSided => self.one.fetch(txn).await?,
@@ -543,7 +574,25 @@ impl PhaseOps for Phases {
             }
             yield_now(self.context.port().sched()).await;
         }
+        txn.settle(Phase::Fetch);
         Ok(())
+    }
+
+    fn fetch_now(&self, txn: &mut Txn) -> Result<bool, Stop> {
+        if !self.all_here(txn, Phase::Fetch) {
+            return Ok(false);
+        }
+        let split = self.fetch_here(txn)?;
+        Ok(split.settles(txn, Phase::Fetch))
+    }
+
+    fn lock_and_read_now(&self, txn: &mut Txn, rule: LockRule) -> Result<bool, Stop> {
+        // Where the lock is part of what was read, `lock_and_read` may have to read first.
+        if rule.packing != Packing::Locked || txn.wants_slots() || !self.all_here(txn, Phase::Lock) {
+            return Ok(false);
+        }
+        let split = self.lock_here(txn, rule)?;
+        Ok(split.settles(txn, Phase::Lock))
     }
 
     async fn scan(&self, txn: &mut Txn, scan: &Scan) -> Result<(), Stop> {
@@ -574,6 +623,7 @@ impl PhaseOps for Phases {
     async fn install_and_unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Install);
         let install_at = txn.install_at;
+        txn.unsettle(0);
         let (set, _) = txn.serve(Phase::Install);
         let serve = |store: &NodeStore, access: &mut Access| {
             let (shape, version) = (access.shape(), access.next_version(install_at));
@@ -621,6 +671,7 @@ impl PhaseOps for Phases {
 
     async fn unlock(&self, txn: &mut Txn) -> Result<(), Stop> {
         let step = self.context.plan.step(Phase::Unlock);
+        txn.unsettle(0);
         let (set, _) = txn.serve(Phase::Unlock);
         let serve = |store: &NodeStore, access: &mut Access| {
             if access.ends_at_owner(false) {

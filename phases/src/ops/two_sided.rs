@@ -352,14 +352,14 @@ impl PhaseOps for TwoSided {
     }
 
     async fn fetch(&self, txn: &mut Txn) -> Result<(), Stop> {
-        let (set, cost) = txn.serve(Phase::Fetch);
+        let (set, cost) = txn.serve_rest(Phase::Fetch);
         let tries = (MAX_TRIES, Abort::Unstable);
         let handler = |_: &Access| wire::FETCH;
         self.call_all(set, Phase::Fetch, handler, tries, cost, fetching, |a, r| self.take_record(a, r)).await
     }
 
     async fn lock_and_read(&self, txn: &mut Txn, rule: LockRule) -> Result<(), Stop> {
-        let (set, cost) = txn.serve(Phase::Lock);
+        let (set, cost) = txn.serve_rest(Phase::Lock);
         let tries = (rule.retries(), Abort::LockConflict);
         let write = |access: &Access, w: &mut Writer<'_>| {
             if let Some(mode) = access.wants(rule) {

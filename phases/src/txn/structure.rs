@@ -132,6 +132,7 @@ impl Txn {
     /// If there is no such place.
     pub fn insert(&mut self, at: usize) {
         self.creates = true;
+        self.unsettle(at);
         let access = &mut self.accesses[at];
         access.intent = Intent::Write;
         access.change = if access.change == Change::Delete { Change::Update } else { Change::Insert };
@@ -155,6 +156,7 @@ impl Txn {
             (access.change, access.intent) = (Change::Delete, Intent::Write);
         }
         access.dirty = false;
+        self.unsettle(at);
     }
 
     /// Places of the rows that the last scan found, in its order.
@@ -224,6 +226,7 @@ impl Txn {
     pub(crate) fn forget_from(&mut self, len: usize) {
         self.accesses.truncate(len);
         self.names.truncate(len);
+        (self.fetched_to, self.locked_to) = (self.fetched_to.min(len), self.locked_to.min(len));
     }
 
     /// Leaves that scans have looked at, and what validating costs.

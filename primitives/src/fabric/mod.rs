@@ -271,6 +271,12 @@ pub trait Nic {
         true
     }
 
+    /// Whether requests have mostly ended when they have been posted, so that whoever waits for one may look before it gives its core
+    /// away. Where a card carries them out, such a look finds nothing.
+    fn ends_in_post(&self) -> bool {
+        false
+    }
+
     /// What the device has stamped with its own time so far, where it was asked to and does.
     #[inline]
     fn stamped(&self) -> Option<Stamped> {
@@ -419,6 +425,9 @@ impl Nic for AnyNic {
     }
     fn polls_memory(&self) -> bool {
         each!(self, nic => nic.polls_memory())
+    }
+    fn ends_in_post(&self) -> bool {
+        each!(self, nic => nic.ends_in_post())
     }
     #[inline]
     fn stamped(&self) -> Option<Stamped> {

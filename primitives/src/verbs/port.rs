@@ -34,9 +34,9 @@ use crate::exec::{Look, Sched};
 use crate::fabric::{AnyNic, CpuWork, Nic, PostError};
 use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
-use group::{Awaited, Groups, Owner};
+use group::{Awaited, Groups, LOOKING, Owner};
 use queue::{Backlog, Line, Rings, held};
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Poll;
@@ -112,6 +112,9 @@ pub struct Received {
     /// Outcome; the bytes are valid only on success.
     pub status: WcStatus,
 }
+
+/// Waits that may end without the core's loop having its turn, in which it serves others' requests.
+const AT_ONCE: u32 = 16;
 
 /// In place of a peer's queue: it has none, or several.
 const LANES: u32 = u32::MAX;
@@ -218,6 +221,10 @@ pub struct Port<N: Nic> {
     config: PortConfig,
     inline_max: u32,
     per_doorbell: u32,
+    /// Requests end as they are posted, see [`Nic::ends_in_post`].
+    ends_in_post: bool,
+    /// So many tasks may still go on at once before the core has its turn.
+    at_once: Cell<u32>,
     state: RefCell<State>,
 }
 
@@ -229,7 +236,18 @@ impl<N: Nic> Port<N> {
         let per_doorbell = if config.doorbell_batching { config.doorbell_batch_max.max(1) } else { 1 };
         // The first batch takes the first lane.
         let state = RefCell::new(State { lane: u32::MAX, ..State::default() });
-        Port { nic, sched, pool, config, inline_max, per_doorbell, state }
+        let ends_in_post = nic.ends_in_post();
+        Port {
+            nic,
+            sched,
+            pool,
+            config,
+            inline_max,
+            per_doorbell,
+            ends_in_post,
+            at_once: Cell::new(0),
+            state,
+        }
     }
 
     /// The NIC below.
@@ -393,7 +411,14 @@ impl<N: Nic> Port<N> {
     /// room. Returns the number of completions.
     #[inline]
     pub fn progress(&self) -> usize {
-        let state = &mut *self.state.borrow_mut();
+        if self.ends_in_post {
+            self.at_once.set(AT_ONCE);
+        }
+        self.take_completions(&mut self.state.borrow_mut())
+    }
+
+    #[inline]
+    fn take_completions(&self, state: &mut State) -> usize {
         let taken = self.nic.poll(64, |completion| {
             self.nic.charge(CpuWork::Completion);
             if completion.opcode == WcOpcode::SendQueue {
@@ -408,6 +433,27 @@ impl<N: Nic> Port<N> {
             self.drain_backlogs(state);
         }
         taken
+    }
+
+    /// Whether what the running task awaits has ended. If not, the task will be woken.
+    ///
+    /// Where requests end as they are posted and no other task wants the core, completions are looked for here: to go
+    /// through the core's loop and come back would take longer than the request.
+    #[inline]
+    fn has_ended(&self, state: &mut State, awaited: Awaited) -> bool {
+        if self.at_once.get() > 0 && !self.sched.has_ready() {
+            if state.ended(awaited, LOOKING) {
+                return true;
+            }
+            self.look(state);
+        }
+        state.ended(awaited, self.sched.current())
+    }
+
+    #[inline(never)]
+    fn look(&self, state: &mut State) {
+        self.at_once.set(self.at_once.get() - 1);
+        self.take_completions(state);
     }
 
     /// Asks for what taking the next completion will look at, see [`CoreLoop::look_ahead`](crate::exec::CoreLoop), and

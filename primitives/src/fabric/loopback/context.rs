@@ -232,6 +232,10 @@ fn complete(done: &mut DoneQueue, qp: &SharedQp, seq: u64, request: &WorkRequest
 }
 
 impl Nic for LoopbackNic {
+    fn ends_in_post(&self) -> bool {
+        self.shared.nic_thread.get().is_none()
+    }
+
     #[inline]
     fn caps(&self) -> &Caps {
         &self.shared.caps

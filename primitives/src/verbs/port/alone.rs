@@ -145,27 +145,24 @@ impl<N: Nic, A: Ask> Future for Alone<'_, N, A> {
     #[inline]
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        match this.step {
-            Step::Posted(awaited) => {
-                if let Some(ended) = this.port.ended(awaited) {
-                    this.step = Step::Done;
-                    let buf = this.buf.take().expect("a posted request has a buffer");
-                    return Poll::Ready(ended.map(|()| A::output(buf)));
-                }
+        if let Step::Asked(at, ask) = this.step {
+            this.step = Step::Done;
+            let buf = match &mut this.buf {
+                Some(buf) => buf,
+                none => none.insert(this.port.buf(ask.bytes())?),
+            };
+            // Whatever ends from here on wakes this task.
+            this.step = Step::Posted(this.port.ask(at.node, ask.verb(at), buf)?);
+            if !this.port.ends_in_post {
+                return Poll::Pending;
             }
-            Step::Asked(at, ask) => {
-                this.step = Step::Done;
-                let buf = match &mut this.buf {
-                    Some(buf) => buf,
-                    none => none.insert(this.port.buf(ask.bytes())?),
-                };
-                // Whatever ends from here on wakes this task.
-                this.step = Step::Posted(this.port.ask(at.node, ask.verb(at), buf)?);
-            }
-            // One that has ended is not polled again; if it is, it never wakes.
-            Step::Done => {}
         }
-        Poll::Pending
+        // One that has ended is not polled again; if it is, it never wakes.
+        let Step::Posted(awaited) = this.step else { return Poll::Pending };
+        let Some(ended) = this.port.ended(awaited) else { return Poll::Pending };
+        this.step = Step::Done;
+        let buf = this.buf.take().expect("a posted request has a buffer");
+        Poll::Ready(ended.map(|()| A::output(buf)))
     }
 }
 
@@ -199,23 +196,17 @@ impl<N: Nic, A: Ask> Future for InBuf<'_, N, A> {
     #[inline]
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        match this.step {
-            Step::Posted(awaited) => {
-                if let Some(ended) = this.port.ended(awaited) {
-                    this.step = Step::Done;
-                    return Poll::Ready(ended);
-                }
+        if let Step::Asked(at, ask) = this.step {
+            this.step = Step::Done;
+            this.step = Step::Posted(this.port.ask(at.node, ask.verb(at), this.buf)?);
+            if !this.port.ends_in_post {
+                return Poll::Pending;
             }
-            Step::Asked(at, ask) => match this.port.ask(at.node, ask.verb(at), this.buf) {
-                Ok(awaited) => this.step = Step::Posted(awaited),
-                Err(refused) => {
-                    this.step = Step::Done;
-                    return Poll::Ready(Err(refused));
-                }
-            },
-            Step::Done => {}
         }
-        Poll::Pending
+        let Step::Posted(awaited) = this.step else { return Poll::Pending };
+        let Some(ended) = this.port.ended(awaited) else { return Poll::Pending };
+        this.step = Step::Done;
+        Poll::Ready(ended)
     }
 }
 
@@ -234,7 +225,7 @@ impl<N: Nic> Port<N> {
     #[inline(always)]
     fn ended(&self, awaited: Awaited) -> Option<Result<(), VerbError>> {
         let state = &mut *self.state.borrow_mut();
-        state.ended(awaited, self.sched.current()).then(|| state.groups.close(awaited))
+        self.has_ended(state, awaited).then(|| state.groups.close(awaited))
     }
 
     /// Posts a request that the running task waits for. The caller keeps its buffer until it has ended.

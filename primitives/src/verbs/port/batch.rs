@@ -395,12 +395,16 @@ impl<N: Nic> Future for Posted<'_, N> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let groups = &mut self.port.state.borrow_mut().groups;
-        if self.group == NO_GROUP || !groups.ended(self.group, self.port.sched.current()) {
+        let (port, awaited) = (self.port, Awaited::Group(self.group));
+        if self.group == NO_GROUP {
             return Poll::Pending;
         }
-        let group = std::mem::replace(&mut self.group, NO_GROUP);
-        Poll::Ready(groups.close(Awaited::Group(group)).map(|()| self.cost))
+        let state = &mut *port.state.borrow_mut();
+        if !port.has_ended(state, awaited) {
+            return Poll::Pending;
+        }
+        self.group = NO_GROUP;
+        Poll::Ready(state.groups.close(awaited).map(|()| self.cost))
     }
 }
 

@@ -6,6 +6,9 @@ use crate::exec::Sched;
 /// In place of a task: nobody waits.
 const NOBODY: u32 = u32::MAX;
 
+/// In place of a task: whoever waits is looking for itself, and nobody is to be woken. As many tasks are never there.
+pub(super) const LOOKING: u32 = !TASK - 1;
+
 /// In place of a group: none. As many are never there.
 pub(super) const NO_GROUP: u32 = !TASK;
 
