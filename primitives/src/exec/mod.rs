@@ -65,6 +65,8 @@ pub enum Look {
 pub struct Sched {
     current: Cell<u32>,
     ready: Ready,
+    /// Waits that the running tasks may still go on from in this turn.
+    going_on: Cell<u32>,
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u32)>>>,
 }
 
@@ -153,6 +155,18 @@ impl Sched {
     /// Wakes the running task at `at`. The caller tells the NIC, where virtual time needs it.
     pub fn wake_current_at(&self, at: Nanos) {
         self.timers.borrow_mut().push(Reverse((at, self.current())));
+    }
+
+    /// Whether the running task may look for what it waits for and go on, in place of giving its core away: nobody else is ready, and it has not
+    /// done so too often since the core last polled and served others.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        let left = self.going_on.get();
+        if left == 0 || self.has_ready() {
+            return false;
+        }
+        self.going_on.set(left - 1);
+        true
     }
 
     /// Whether any timer is set.
@@ -271,6 +285,9 @@ pub trait Poller {
     fn charge(&self, work: CpuWork);
 }
 
+/// Waits that tasks may go on from in one turn, see [`Sched::goes_on`]: others' requests wait for so many verbs at most.
+const GOING_ON: u32 = 16;
+
 /// How many turns may pass without a look at the clock. A clock reading costs as much as several resumes.
 const TURNS_PER_CLOCK: u32 = 32;
 
@@ -383,6 +400,7 @@ impl<F: Future<Output = ()>, P: Poller> Core<F, P> {
         }
         // Requests arrive by polls alone.
         let (served, backlog) = if self.poller.idle() { (0, false) } else { self.serve(budget) };
+        self.sched.going_on.set(GOING_ON);
         // Up to the last that was ready at the start: a task that yields lets the network have its turn.
         let last = self.sched.ready.last.get();
         let mut done = served;

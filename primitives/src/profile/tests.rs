@@ -24,6 +24,44 @@ fn every_shipped_profile_loads_under_its_own_name() {
     assert!(error.contains("cx9") && error.contains("cx4-edr"), "{error}");
 }
 
+/// What is taken over from another card, or from another number of the same one, is that number.
+#[test]
+fn analogies_hold() {
+    const CARDS: [(&str, &str); 5] = [
+        ("Connect-IB", "connectib-fdr"),
+        ("ConnectX-3", "cx3"),
+        ("ConnectX-4", "cx4-edr"),
+        ("ConnectX-5", "cx5"),
+        ("ConnectX-6", "cx6"),
+    ];
+    let number = |profile: &Profile, section: &str, name: &str| {
+        profile.quantities().find(|q| (q.0, q.1) == (section, name)).map(|q| q.2.value)
+    };
+    let (mut found, mut wrong) = (0, Vec::new());
+    for own in Profile::NAMES.iter().map(|name| Profile::shipped(name).unwrap()) {
+        for (section, name, quantity) in own.quantities() {
+            let says = |what: &str| {
+                let at = format!("as {what}");
+                let rest = quantity.reference.split_once(&at).map(|(_, rest)| rest.chars().next());
+                rest.is_some_and(|next| next.is_none_or(|c| ",;:".contains(c)))
+            };
+            let card = CARDS
+                .iter()
+                .filter(|(card, _)| says(card))
+                .map(|(card, file)| (*card, number(&Profile::shipped(file).unwrap(), section, name)));
+            let read = says("READ").then(|| ("READ", number(&own, section, &name.replace("atomic", "read"))));
+            for (what, there) in card.chain(read) {
+                found += 1;
+                if there != Some(quantity.value) {
+                    wrong.push(format!("{}: {name} is {}, {what}'s {there:?}", own.name, quantity.value));
+                }
+            }
+        }
+    }
+    assert!(found > 300, "{found}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn a_written_profile_reads_back_the_same() {
     let profile = shipped();

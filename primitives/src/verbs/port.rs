@@ -36,7 +36,7 @@ use crate::mem::{Buf, BufPool, PoolExhausted, ahead};
 use crate::units::Nanos;
 use group::{Awaited, Groups, LOOKING, Owner};
 use queue::{Backlog, Line, Rings, held};
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Poll;
@@ -112,9 +112,6 @@ pub struct Received {
     /// Outcome; the bytes are valid only on success.
     pub status: WcStatus,
 }
-
-/// Waits that may end without the core's loop having its turn, in which it serves others' requests.
-const AT_ONCE: u32 = 16;
 
 /// In place of a peer's queue: it has none, or several.
 const LANES: u32 = u32::MAX;
@@ -223,8 +220,6 @@ pub struct Port<N: Nic> {
     per_doorbell: u32,
     /// Requests end as they are posted, see [`Nic::ends_in_post`].
     ends_in_post: bool,
-    /// So many tasks may still go on at once before the core has its turn.
-    at_once: Cell<u32>,
     state: RefCell<State>,
 }
 
@@ -237,17 +232,7 @@ impl<N: Nic> Port<N> {
         // The first batch takes the first lane.
         let state = RefCell::new(State { lane: u32::MAX, ..State::default() });
         let ends_in_post = nic.ends_in_post();
-        Port {
-            nic,
-            sched,
-            pool,
-            config,
-            inline_max,
-            per_doorbell,
-            ends_in_post,
-            at_once: Cell::new(0),
-            state,
-        }
+        Port { nic, sched, pool, config, inline_max, per_doorbell, ends_in_post, state }
     }
 
     /// The NIC below.
@@ -411,9 +396,6 @@ impl<N: Nic> Port<N> {
     /// room. Returns the number of completions.
     #[inline]
     pub fn progress(&self) -> usize {
-        if self.ends_in_post {
-            self.at_once.set(AT_ONCE);
-        }
         self.take_completions(&mut self.state.borrow_mut())
     }
 
@@ -441,19 +423,22 @@ impl<N: Nic> Port<N> {
     /// through the core's loop and come back would take longer than the request.
     #[inline]
     fn has_ended(&self, state: &mut State, awaited: Awaited) -> bool {
-        if self.at_once.get() > 0 && !self.sched.has_ready() {
-            if state.ended(awaited, LOOKING) {
-                return true;
-            }
-            self.look(state);
+        if self.ends_in_post && self.look(state, awaited) {
+            return true;
         }
         state.ended(awaited, self.sched.current())
     }
 
     #[inline(never)]
-    fn look(&self, state: &mut State) {
-        self.at_once.set(self.at_once.get() - 1);
+    fn look(&self, state: &mut State, awaited: Awaited) -> bool {
+        if state.ended(awaited, LOOKING) {
+            return true;
+        }
+        if !self.sched.goes_on() {
+            return false;
+        }
         self.take_completions(state);
+        state.ended(awaited, LOOKING)
     }
 
     /// Asks for what taking the next completion will look at, see [`CoreLoop::look_ahead`](crate::exec::CoreLoop), and

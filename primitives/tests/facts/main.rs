@@ -13,6 +13,7 @@ use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use primitives::verbs::Transport;
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 /// Tolerance of a fact that comes without a reason to miss.
@@ -43,12 +44,22 @@ impl Facts {
         self.judge(room, what, published, got);
     }
 
+    /// A fact that the model is known to miss, by so much: what the profile says of it stays true.
+    fn missed_by(&mut self, errors: Range<f64>, what: &str, published: f64, bench: &Bench) {
+        let got = bench.rate_over(&self.profile, self.warm, self.window);
+        self.judge_error(errors, what, published, got);
+    }
+
     fn judge(&mut self, room: f64, what: &str, published: f64, got: f64) {
+        self.judge_error(-room..room, what, published, got);
+    }
+
+    fn judge_error(&mut self, errors: Range<f64>, what: &str, published: f64, got: f64) {
         let error = got / published - 1.0;
         let name = &self.profile.name;
         println!("{name:14} {what:44} published {published:8.2} got {got:8.2} {:+6.1} %", error * 100.0);
-        if error.abs() > room {
-            self.missed.push(format!("{what}: published {published}, got {got:.2}"));
+        if !errors.contains(&error) {
+            self.missed.push(format!("{what}: published {published}, got {got:.2}, not off by {errors:?}"));
         }
     }
 
@@ -131,15 +142,54 @@ fn connect_ib() {
         facts.fact(&format!("READ {bytes} B, M/s"), published, &read_with_pairs(14, 84, bytes));
     }
     // The WQE cliff: threads times window. Near the edge the model is softer (see `wqe_cache_entries`).
-    for (window, published, room) in [
-        (24, 50.25, TOLERANCE),
-        (27, 46.5, 0.07),
-        (32, 38.1, 0.13),
-        (48, 32.5, TOLERANCE),
-        (64, 32.0, TOLERANCE),
-    ] {
+    for (window, published, room) in
+        [(24, 50.25, TOLERANCE), (27, 46.5, 0.07), (48, 32.5, TOLERANCE), (64, 32.0, TOLERANCE)]
+    {
         let bench = Bench { window, ..read_with_pairs(14, 84, 32) };
         facts.within(room, &format!("READ 32 B, {} outstanding, M/s", 14 * window), published, &bench);
+    }
+    // One series of the logs signals one in sixteen and more, another all requests; between them lies the edge of this card.
+    facts.within(
+        0.13,
+        "READ 32 B, 448 outstanding, all signaled, M/s",
+        38.1,
+        &Bench { window: 32, ..read_with_pairs(14, 84, 32) },
+    );
+    facts.missed_by(
+        0.3..0.45,
+        "READ 32 B, 448 outstanding, M/s",
+        34.0,
+        &Bench { window: 32, batch: 16, ..read_with_pairs(14, 84, 32) },
+    );
+    // Few requests in flight a thread: READs of this card take longer in company than its passes say (see `pass_latency`).
+    for (threads, published) in [(2, 6.0), (4, 11.1), (8, 21.5), (11, 27.3), (14, 28.0)] {
+        let bench = Bench { window: 8, ..read_with_pairs(threads, 6 * threads, 32) };
+        facts.missed_by(
+            0.3..0.8,
+            &format!("READ 32 B, {threads} threads with 8 in flight, M/s"),
+            published,
+            &bench,
+        );
+    }
+    for (threads, published) in [(2, 9.4), (4, 16.9), (8, 31.7), (11, 40.8), (14, 46.3)] {
+        let bench = Bench { window: 8, threads, ..Bench::of(Ask::Write, 32) };
+        facts.within(0.1, &format!("WRITE 32 B, {threads} threads with 8 in flight, M/s"), published, &bench);
+    }
+    // Further into the cache of contexts (see `qp_cache_entries`).
+    facts.within(
+        0.11,
+        "READ 32 B, 1386 pairs, M/s",
+        29.73,
+        &Bench { threads: 14, nodes: 12, lanes: 9, ..Bench::of(Ask::Read, 32) },
+    );
+    for (window, published, errors) in [(8, 20.9, 0.4..0.6), (32, 17.7, 0.05..0.2)] {
+        let bench = Bench { threads: 28, lanes: 15, window, ..Bench::of(Ask::Read, 32) };
+        facts.missed_by(
+            errors,
+            &format!("READ 32 B, 2520 pairs, 28 threads with {window} in flight, M/s"),
+            published,
+            &bench,
+        );
     }
     // WRITE.
     let uc = Bench { transport: Transport::Uc, batch: 16, window: 64, ..Bench::of(Ask::Write, 16) };
@@ -192,9 +242,10 @@ fn connectx_3() {
         let room = if pairs > 700 { 0.2 } else { 0.1 };
         facts.within(room, &format!("READ 32 B, {pairs} pairs on 12 machines, M/s"), published, &bench);
     }
-    for (bytes, published) in [(8, 11.11), (104, 10.84), (200, 10.29), (264, 7.11), (392, 6.56)] {
+    for (bytes, published) in [(8, 11.11), (104, 10.84), (200, 10.29), (232, 10.03), (264, 7.11), (392, 6.56)]
+    {
         // The gentle slope between the steps is left out (see `segment`).
-        let room = if bytes == 200 || bytes == 392 { 0.1 } else { TOLERANCE };
+        let room = if matches!(bytes, 200 | 232 | 392) { 0.12 } else { TOLERANCE };
         facts.within(room, &format!("READ {bytes} B, M/s"), published, &read_with_pairs(8, 48, bytes));
     }
     let inbound = Bench { shape: Shape::Inbound, nodes: 4, threads: 8, ..Bench::of(Ask::Read, 32) };
