@@ -1,21 +1,22 @@
 //! The swarm: plan, workload, cluster, card and faults all drawn from a seed; every history checked.
 //!
 //! A few fixed seeds by default, `DOORBELL_SEEDS=200` for more. A failure ends with the command that repeats it:
-//! `DOORBELL_SEED=17 cargo test -p doorbell-engine --test swarm drawn`. On the simulator that is an exact replay; on threads
+//! `DOORBELL_SEED=17 cargo test -p doorbell-engine --test swarm -- --exact drawn_runs_are_strictly_serializable`. On the simulator that is an exact replay; on threads
 //! it is the same case, and the interleaving may take a few tries. Before it ends, a failing case is run again with fewer nodes,
-//! workers, coroutines, transactions, replicas and without faults, and the smallest that still fails is told with the command for it
+//! workers, coroutines, transactions, replicas and without faults, and the smallest that still fails in the same way is told with the command for it
 //! (`DOORBELL_CUT`). `-- --nocapture` tells how many attempts the runs of each protocol made, and the most that one transaction needed.
 
 mod common;
 
 use common::shrink::{Size, shrink};
-use common::{Case, OTHERS, judge, plans_of, sim};
+use common::{Broken, Case, Failure, OTHERS, judge, judged, plans_of, plans_where, sim};
 use engine::cluster::{Clocks, Length, RunResult, RunSpec, admit, needs};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use engine::workload::WORKLOADS;
-use phases::plan::{Needs, Plan, Via};
+use phases::plan::{Needs, Phase, Plan, Step, Via};
 use phases::rule::OnConflict;
+use primitives::fabric::AtomicScope;
 use primitives::fabric::loopback::{Mode, Options};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::{FabricSpec, Shape};
@@ -152,11 +153,11 @@ fn draw(seed: u64) -> (Case, &'static str) {
     (case, name)
 }
 
-/// As [`draw`], under another protocol drawn from the seed too, and with clocks that are wrong.
+/// As [`draw`], under the others in turn, so that few seeds leave none out, and with clocks that are wrong.
 fn draw_other(seed: u64) -> (Case, &'static str) {
     let (mut case, name) = draw(seed);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
-    let protocol = OTHERS.choose(&mut rng).expect("there are others");
+    let protocol = OTHERS[seed as usize % OTHERS.len()];
     case.protocol = AnyProtocol::named(protocol).expect("a protocol");
     let plan = *plans_of(case.protocol.needs()).choose(&mut rng).expect("there are plans");
     case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
@@ -248,6 +249,66 @@ fn on_a_card(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'stat
     (case, name)
 }
 
+/// The same with what else may differ, each of it drawn by a stream of its own as well, and kept only where the case can still run:
+/// - a plan of those that need ATOMICs to be atomic for CPUs, too, where they are, as on loopback and on some simulated cards;
+/// - optimizations of each phase apart, where [`plans_of`] has them alike in all: one record after the other, a doorbell each, all awaited;
+/// - records of other nodes alone, location caches of one word and of thousands, CALVIN's batches and epochs;
+/// - WRITEs that end before they are whole.
+fn varied(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'static str) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7661_7279);
+    let runs = |case: &Case| {
+        let caps = case.spec.fabric.caps().expect("caps");
+        let checked = |w| case.spec.plan.check(&caps, &needs(&case.spec, &w, &case.protocol)).is_ok();
+        case.parsed().is_ok_and(checked)
+    };
+    let mut change =
+        |share: f64, rng: &mut Xoshiro256PlusPlus, how: &dyn Fn(&mut Case, &mut Xoshiro256PlusPlus)| {
+            let mut changed = case.clone();
+            if rng.random::<f64>() < share {
+                how(&mut changed, rng);
+                if runs(&changed) {
+                    case = changed;
+                }
+            }
+        };
+    change(0.4, &mut rng, &|case, rng| {
+        if let FabricSpec::Sim { profile, .. } = &mut case.spec.fabric {
+            profile.nic.atomic_scope = AtomicScope::Global;
+        }
+        let plans = plans_where(AtomicScope::Global, case.protocol.needs());
+        let plan = *plans.choose(rng).expect("there are plans");
+        case.spec.plan = Plan { coroutines: case.spec.plan.coroutines, ..plan };
+    });
+    for phase in Phase::ALL {
+        change(0.4, &mut rng, &|case, rng| {
+            let step = case.spec.plan.step(phase).map(|step| Step {
+                outstanding: rng.random(),
+                doorbell_batching: rng.random(),
+                passive_ack: step.passive_ack && rng.random(),
+                ..step
+            });
+            case.spec.plan.set(phase, step);
+        });
+    }
+    change(0.3, &mut rng, &|case, _| case.settings.push(("remote".to_owned(), "true".to_owned())));
+    change(0.5, &mut rng, &|case, rng| {
+        case.spec.cache_bytes = *[8, 512, 1 << 17].choose(rng).expect("a choice of three");
+    });
+    change(0.8, &mut rng, &|case, rng| {
+        if case.protocol.sequenced().is_some() {
+            let (batch, epoch) = (rng.random_range(1..=8), rng.random_range(0..30));
+            case.protocol = AnyProtocol::parse(&format!("calvin:batch={batch},epoch_us={epoch}"))
+                .expect("settings of CALVIN");
+        }
+    });
+    change(0.3, &mut rng, &|case, rng| {
+        if let FabricSpec::Sim { faults, .. } = &mut case.spec.fabric {
+            faults.late_write = rng.random_range(0.0..0.3);
+        }
+    });
+    (case, name)
+}
+
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
@@ -257,21 +318,28 @@ fn env(name: &str) -> Option<u64> {
 /// CPU for hundreds of attempts of others. Two promise nothing of the kind. Under bounded wait transactions that wait for each other all
 /// give up after as many looks, and may do so again. Under NOWAIT a market feed wants twenty records at once that customers lock, too:
 /// where ATOMICs are slow, these hold them for milliseconds, three times the longest pause between attempts, and are never all gone
-/// (seed 17 of `orders_and_positions_keep`, on a card drawn around ConnectX-3 Pro: a feed gives up).
-fn judge_progress(case: &Case, name: &str) -> RunResult {
-    let result = judge(case, name);
+/// (seed 17 of `orders_and_positions_keep_other_promises`, on a card drawn around ConnectX-3 Pro: a feed gives up).
+fn judged_with_progress(case: &Case, name: &str) -> Result<RunResult, Failure> {
+    let result = judged(case, name)?;
     let needs = case.protocol.needs();
     let (most, limit) = (result.stats.attempts_most, u64::from(case.spec.retry.attempts) / 2);
     let starved_feeds = case.workload == "tpce-cp" && needs.protocol.starts_with("nowait");
     let promised = name == "sim" && !matches!(needs.on_conflict, OnConflict::Retry(_)) && !starved_feeds;
-    let aborts = || result.stats.aborts.iter().collect::<Vec<_>>();
-    assert!(
-        !promised || most <= limit,
-        "{} on {name}: a transaction took {most} attempts: {:?}",
-        needs.protocol,
-        aborts()
-    );
-    result
+    if promised && most > limit {
+        let aborts: Vec<_> = result.stats.aborts.iter().collect();
+        let text = format!("{} on {name}: a transaction took {most} attempts: {aborts:?}", needs.protocol);
+        return Err(Failure { broken: Broken::Starved, text });
+    }
+    Ok(result)
+}
+
+/// The same of a run that may end in a panic of the program's own.
+fn caught(case: &Case, name: &str) -> Result<RunResult, Failure> {
+    std::panic::catch_unwind(|| judged_with_progress(case, name)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().cloned();
+        let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Failure { broken: Broken::Panicked, text: said.unwrap_or_else(|| "a panic".to_owned()) })
+    })
 }
 
 /// What the attempts of several runs came to.
@@ -312,28 +380,28 @@ fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
     };
     let mut sums: BTreeMap<(&str, &str), Attempts> = BTreeMap::new();
     for seed in seeds {
-        let (mut case, name) = on_a_card(seed, draw(seed));
+        let (mut case, name) = varied(seed, on_a_card(seed, draw(seed)));
         if let Ok(cut) = std::env::var("DOORBELL_CUT") {
             let size: Size = cut.parse().unwrap_or_else(|why| panic!("DOORBELL_CUT={cut}: {why}"));
             case = size.cut(&case);
         }
-        let judged = std::panic::catch_unwind(|| judge_progress(&case, name));
-        if let Ok(result) = &judged {
-            let time = if name == "sim" { "virtual time" } else { "real time" };
-            for protocol in [case.protocol.needs().protocol, "all"] {
-                sums.entry((time, protocol)).or_default().add(result);
+        match caught(&case, name) {
+            Ok(result) => {
+                let time = if name == "sim" { "virtual time" } else { "real time" };
+                for protocol in [case.protocol.needs().protocol, "all"] {
+                    sums.entry((time, protocol)).or_default().add(&result);
+                }
             }
-        }
-        if let Err(panic) = judged {
-            eprintln!("failed: {case:?}");
-            let cargo = format!("cargo test -p doorbell-engine --test swarm {test}");
-            eprintln!("repeat: DOORBELL_SEED={seed} {cargo}");
-            let fails = |case: &Case| std::panic::catch_unwind(|| drop(judge_progress(case, name))).is_err();
-            let size = shrink(&case, fails);
-            if size != Size::of(&case) {
-                eprintln!("smaller: DOORBELL_SEED={seed} DOORBELL_CUT={size} {cargo}");
+            Err(failure) => {
+                eprintln!("failed: {case:?}");
+                let cargo = format!("cargo test -p doorbell-engine --test swarm -- --exact {test}");
+                eprintln!("repeat: DOORBELL_SEED={seed} {cargo}");
+                let size = shrink(&case, |cut| caught(cut, name).is_err_and(|f| f.broken == failure.broken));
+                if size != Size::of(&case) {
+                    eprintln!("smaller: DOORBELL_SEED={seed} DOORBELL_CUT={size} {cargo}");
+                }
+                panic!("{}", failure.text);
             }
-            std::panic::resume_unwind(panic);
         }
     }
     for ((time, protocol), sum) in sums {
@@ -343,17 +411,17 @@ fn all_seeds(test: &str, draw: impl Fn(u64) -> (Case, &'static str)) {
 
 #[test]
 fn drawn_runs_are_strictly_serializable() {
-    all_seeds("drawn", draw);
+    all_seeds("drawn_runs_are_strictly_serializable", draw);
 }
 
 #[test]
 fn orders_and_positions_are_strictly_serializable() {
-    all_seeds("orders", draw_orders);
+    all_seeds("orders_and_positions_are_strictly_serializable", draw_orders);
 }
 
 #[test]
 fn orders_and_positions_keep_other_promises() {
-    all_seeds("orders_and_positions_keep", draw_orders_under_others);
+    all_seeds("orders_and_positions_keep_other_promises", draw_orders_under_others);
 }
 
 /// A failing case is cut down to what still fails, and its size is told in a way that can be read back.
@@ -372,7 +440,7 @@ fn a_failing_case_is_made_smaller() {
 
 #[test]
 fn other_protocols_keep_their_promises() {
-    all_seeds("other_protocols", draw_other);
+    all_seeds("other_protocols_keep_their_promises", draw_other);
 }
 
 #[test]
@@ -453,6 +521,8 @@ fn every_workload_is_drawn() {
         .map(|seed| draw_other(seed).0)
         .map(|case| (case.workload, case.protocol.needs().protocol))
         .collect();
+    let protocols: BTreeSet<&str> = pairs.iter().map(|pair| pair.1).collect();
+    assert_eq!(protocols.len(), OTHERS.len(), "{protocols:?}");
     for workload in ["smallbank", "micro", "ycsb"] {
         assert!(pairs.iter().filter(|(drawn, _)| *drawn == workload).count() >= 3, "{workload}: {pairs:?}");
     }
@@ -481,6 +551,33 @@ fn cards_are_drawn() {
     };
     let bare = |case: Case| !case.spec.fabric.caps().expect("caps").one_sided;
     assert!((0..4 * SEEDS).map(two_sided).any(bare));
+}
+
+/// What [`varied`] may change is changed by some of a run's seeds, and a failing command means the same case each time.
+#[test]
+fn variations_are_drawn() {
+    let (mut global, mut one_by_one, mut remote, mut late, mut epochs) = (0, 0, 0, 0, 0);
+    for draw in [draw, draw_other, draw_orders, draw_orders_under_others] {
+        for seed in 0..SEEDS {
+            let (before, name) = on_a_card(seed, draw(seed));
+            let (case, _) = varied(seed, (before.clone(), name));
+            assert_eq!(format!("{case:?}"), format!("{:?}", varied(seed, (before.clone(), name)).0));
+            let needs = case.protocol.needs();
+            global += u32::from(!plans_of(needs).iter().any(|plan| {
+                Phase::ALL.iter().all(|&phase| {
+                    plan.step(phase).map(|s| s.via) == case.spec.plan.step(phase).map(|s| s.via)
+                })
+            }));
+            let steps = Phase::ALL.iter().filter_map(|&phase| case.spec.plan.step(phase));
+            one_by_one += u32::from(steps.clone().any(|step| !step.outstanding));
+            remote += u32::from(case.settings.iter().any(|(key, _)| key == "remote"));
+            epochs += u32::from(case.protocol != before.protocol);
+            let FabricSpec::Sim { faults, .. } = &case.spec.fabric else { continue };
+            late += u32::from(faults.late_write > 0.0);
+        }
+    }
+    let counts = [global, one_by_one, remote, late, epochs];
+    assert!(counts.into_iter().all(|count| count > 0), "{counts:?}");
 }
 
 /// A case cut to no faults has no wrong clocks and loses no datagrams either, whichever fabric it is on.

@@ -38,8 +38,13 @@ impl Case {
     }
 
     pub fn workload(&self) -> AnyWorkload {
+        self.parsed().expect("settings of a test")
+    }
+
+    /// The workload, unless its settings make no sense on that many nodes.
+    pub fn parsed(&self) -> Result<AnyWorkload, String> {
         let settings = self.settings.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        AnyWorkload::parse(self.workload, self.spec.scale(), settings).expect("settings of a test")
+        AnyWorkload::parse(self.workload, self.spec.scale(), settings).map_err(|e| e.to_string())
     }
 
     pub fn run(&self) -> RunResult {
@@ -60,10 +65,15 @@ impl Case {
 
 /// Every plan of a protocol that runs on all fabrics here.
 pub fn plans_of(needs: &Needs) -> Vec<Plan> {
+    plans_where(AtomicScope::Nic, needs)
+}
+
+/// Every plan of a protocol that runs where atomics reach so far.
+pub fn plans_where(atomic_scope: AtomicScope, needs: &Needs) -> Vec<Plan> {
     let caps = Caps {
         fabric: "any".into(),
         one_sided: true,
-        atomic_scope: AtomicScope::Nic,
+        atomic_scope,
         max_send_depth: 64,
         max_recv_depth: 64,
         max_inline: 64,
@@ -153,9 +163,35 @@ pub fn interrupted(spec: &RunSpec, workload: &AnyWorkload, protocol: AnyProtocol
     panic!("nothing committed within half a minute");
 }
 
+/// What did not hold of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// It cannot run: no failure, but of whoever asked for it.
+    Refused,
+    /// The fabric or a peer failed.
+    Faults,
+    /// The workload's checks.
+    Checks,
+    /// The history.
+    Isolation,
+    /// Nothing committed.
+    Idle,
+    /// The history has another number of transactions than were counted.
+    Counts,
+    /// A transaction needed more attempts than it may.
+    Starved,
+    /// The program gave up by itself.
+    Panicked,
+}
+
+/// What did not hold, and the sentence that tells it.
+pub struct Failure {
+    pub broken: Broken,
+    pub text: String,
+}
+
 /// Runs a case and holds everything that must hold.
-pub fn judge(case: &Case, name: &str) -> RunResult {
-    let result = case.run();
+pub fn judged(case: &Case, name: &str) -> Result<RunResult, Failure> {
     let what = || {
         let protocol = case.protocol.needs().protocol;
         let (seed, plan) = (case.spec.seed, case.spec.plan);
@@ -165,14 +201,39 @@ pub fn judge(case: &Case, name: &str) -> RunResult {
         };
         format!("{} under {protocol} on {name}{card}, seed {seed}, plan {plan}", case.workload)
     };
-    assert!(result.faults.is_empty(), "{}: {:?}", what(), result.faults);
-    let failed: Vec<_> = result.failed_checks().collect();
-    assert!(failed.is_empty(), "{}: these do not hold: {failed:#?}", what());
+    let failed = |broken, why: String| Err(Failure { broken, text: format!("{}: {why}", what()) });
+    let workload = match case.parsed() {
+        Ok(workload) => workload,
+        Err(why) => return failed(Broken::Refused, why),
+    };
+    let result = match run(&case.spec, &workload, case.protocol, &AtomicBool::new(false)) {
+        Ok(result) => result,
+        Err(why) => return failed(Broken::Refused, why.to_string()),
+    };
+    if !result.faults.is_empty() {
+        return failed(Broken::Faults, format!("{:?}", result.faults));
+    }
+    let wrong: Vec<_> = result.failed_checks().collect();
+    if !wrong.is_empty() {
+        return failed(Broken::Checks, format!("these do not hold: {wrong:#?}"));
+    }
     let history = result.history.as_ref().expect("it was asked for");
     let verdict = check(history, case.protocol.level());
-    assert!(verdict.passed(), "{}:\n{verdict}", what());
-    let aborts = || result.stats.aborts.iter().collect::<Vec<_>>();
-    assert!(result.stats.committed > 0, "{}: nothing committed: {:?}", what(), aborts());
-    assert_eq!(verdict.counts.committed, result.stats.committed, "{}: the history is complete", what());
-    result
+    if !verdict.passed() {
+        return failed(Broken::Isolation, format!("\n{verdict}"));
+    }
+    if result.stats.committed == 0 {
+        let aborts: Vec<_> = result.stats.aborts.iter().collect();
+        return failed(Broken::Idle, format!("nothing committed: {aborts:?}"));
+    }
+    let (told, counted) = (verdict.counts.committed, result.stats.committed);
+    if told != counted {
+        return failed(Broken::Counts, format!("{told} transactions in the history, {counted} committed"));
+    }
+    Ok(result)
+}
+
+/// As [`judged`], and panics with what does not hold.
+pub fn judge(case: &Case, name: &str) -> RunResult {
+    judged(case, name).unwrap_or_else(|failure| panic!("{}", failure.text))
 }

@@ -113,7 +113,7 @@ impl FromStr for Size {
     }
 }
 
-/// The smallest size found in which the case still fails.
+/// The smallest size found in which the case still fails; `fails` says whether it does in the same way.
 pub fn shrink(case: &Case, fails: impl Fn(&Case) -> bool) -> Size {
     let mut size = Size::of(case);
     let mut runs = 0;

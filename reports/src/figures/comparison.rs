@@ -37,7 +37,7 @@ const COLUMNS: [&str; 15] = [
     "isolation_verdict",
 ];
 
-/// Plans of one style throughout.
+/// Plans of one style throughout, where results do not tell a plan's steps.
 const PURE: [&str; 4] = ["one-sided", "two-sided", "rcc-one-sided", "rcc-two-sided"];
 
 /// One protocol under one plan.
@@ -46,6 +46,8 @@ struct Point {
     place: String,
     protocol: String,
     plan: String,
+    /// Its steps, where they are told.
+    steps: String,
     /// How many coroutines it ran with, where plans differ in that and no axis says so.
     coroutines: Option<String>,
     rate: f64,
@@ -65,8 +67,11 @@ impl Point {
         self.doubts.beside(words.collect::<Vec<_>>().join(", "))
     }
 
-    /// The tuner says whether its choice is a pure plan.
+    /// Whether all phases are carried by the same primitive, whatever the plan is called.
     fn pure(&self) -> bool {
+        if let [(_, first), rest @ ..] = &crate::plan::steps(&self.steps)[..] {
+            return *first != Ink::Hybrid && rest.iter().all(|(_, side)| side == first);
+        }
         PURE.iter().any(|pure| self.plan == *pure || self.plan == format!("tuned ({pure})"))
     }
 }
@@ -132,6 +137,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
     };
     let [workload, protocol, plan, numbers] =
         [words(&rows, "workload")?, words(&rows, "protocol")?, words(&rows, "plan")?, words(&rows, "point")?];
+    let steps = if has("steps") { words(&rows, "steps")? } else { vec![String::new(); rows.height()] };
     let of = |column: &str| floats(&rows, column);
     let [rate, p50, p99, verbs, cpu] = [
         of("committed_per_s")?,
@@ -151,6 +157,7 @@ fn points(results: &Results) -> Framed<Vec<Point>> {
             place: format!("{} · {}", spelled(&workload[i]), fabric[i]),
             protocol: protocol[i].clone(),
             plan: plan[i].clone(),
+            steps: steps[i].clone(),
             coroutines: coroutines.as_ref().map(|of| held::coroutines(&of[i])),
             rate: rate[i].unwrap_or(0.0),
             p50: p50[i],
@@ -318,4 +325,35 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
         });
     }
     (sentence(&clauses, "No protocol was run under both."), Figure { columns: 1, panels })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_pure_by_its_steps_and_not_by_its_name() {
+        let point = |plan: &str, steps: &str| Point {
+            place: String::new(),
+            protocol: "occ".to_owned(),
+            plan: plan.to_owned(),
+            steps: steps.to_owned(),
+            coroutines: None,
+            rate: 1.0,
+            p50: None,
+            p99: None,
+            verbs: None,
+            cpu: None,
+            aborts: Vec::new(),
+            doubts: Doubts::default(),
+        };
+        let one = "{fetch: {via: one-sided, outstanding: true}, lock: one-sided, log: one-sided}";
+        for plan in ["drtm-r", "tuned", "one-sided"] {
+            assert!(point(plan, one).pure(), "{plan}");
+        }
+        for steps in ["{fetch: one-sided, lock: two-sided}", "{fetch: hybrid, lock: hybrid}"] {
+            assert!(!point("one-sided", steps).pure(), "{steps}");
+        }
+        assert!(point("tuned (one-sided)", "").pure() && !point("tuned", "").pure());
+    }
 }

@@ -53,7 +53,24 @@ fn alike(record: &Record, rows: &DataFrame) -> String {
     let an_axis = rows.get_column_names().iter().any(|name| name.as_str() == "axis_clock_skew");
     let skew = record.spec["base"]["clock_skew"].as_str().filter(|skew| *skew != "0s" && !an_axis);
     parts.extend(skew.map(|skew| format!("clocks wrong by up to {skew}")));
+    parts.extend(settings(record, rows));
     if parts.is_empty() { String::new() } else { format!(" All points: {}.", parts.join(", ")) }
+}
+
+/// What was set of the workload, but what an axis sets. Nothing tells otherwise where records lie, and how much they are asked for.
+fn settings(record: &Record, rows: &DataFrame) -> Option<String> {
+    let set = record.spec["base"]["set"].as_object()?;
+    let an_axis = |key: &str| {
+        let axis = format!("axis_set.{key}");
+        rows.get_column_names().iter().any(|name| name.as_str() == axis)
+    };
+    let said = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let set: Vec<String> = set
+        .iter()
+        .filter(|(key, _)| !an_axis(key))
+        .map(|(key, value)| format!("{key}={}", said(value)))
+        .collect();
+    (!set.is_empty()).then(|| format!("with {}", set.join(" ")))
 }
 
 /// How many coroutines each plan ran with, where nobody asked for different ones: the tuner chooses its own.
@@ -101,6 +118,18 @@ mod tests {
         let spec = json!({ "base": { "clock_skew": skew } });
         serde_json::from_value(json!({ "kind": "experiment", "provenance": "simulated", "spec": spec }))
             .unwrap()
+    }
+
+    #[test]
+    fn settings_are_told_but_those_of_an_axis() {
+        let spec = json!({ "base": { "set": { "remote": true, "zipf_theta": 0.9, "name": "x" } } });
+        let record =
+            serde_json::from_value(json!({ "kind": "experiment", "provenance": "simulated", "spec": spec }))
+                .unwrap();
+        let mut rows = rows([8; 3], false);
+        rows.with_column(Column::new("axis_set.zipf_theta".into(), [0.0, 0.5, 0.9])).unwrap();
+        let said = told(&record, &rows).unwrap();
+        assert!(said.ends_with(", with name=x remote=true."), "{said}");
     }
 
     #[test]
