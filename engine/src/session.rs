@@ -379,9 +379,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     /// that orders transactions ahead, all that was declared has been read.
     ///
     /// # Errors
-    /// When no buffer is left.
+    /// [`Abort::NotFound`] if the transaction knows that there is none; when no buffer is left.
     pub fn write(&mut self, record: RecordId) -> Result<Row, Halt> {
-        self.touch(record, Intent::Write)
+        let row = self.touch(record, Intent::Write)?;
+        // Of one that was looked for and is not there nothing can be written: it can be inserted.
+        if self.known(row) { self.there(row) } else { Ok(row) }
     }
 
     /// Computes for so long, in the middle of the transaction: declared work where time is virtual, a busy core where it is

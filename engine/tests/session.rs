@@ -30,6 +30,7 @@ enum Body {
     AbortsTwice,
     NeverCommits,
     ReadsWhatIsNotThere,
+    WritesWhatIsNotThere,
 }
 
 struct Script {
@@ -130,6 +131,13 @@ impl Workload for Script {
             }
             Body::ReadsWhatIsNotThere => {
                 s.read(record(key + 1000 * RECORDS)).await?;
+                Ok(0)
+            }
+            Body::WritesWhatIsNotThere => {
+                let missing = record(key + 1000 * RECORDS);
+                assert_eq!(s.find(missing).await?, None);
+                let row = s.write(missing)?;
+                s.set_word(row, 0, 1);
                 Ok(0)
             }
         }
@@ -268,5 +276,15 @@ fn a_missing_record_is_an_abort_with_its_name_and_no_retries() {
     for plan in [Preset::OneSided.plan(), Preset::TwoSided.plan()] {
         let result = run(Body::ReadsWhatIsNotThere, plan, 1);
         assert_eq!((result.stats.committed, result.stats.aborts.of("not-found")), (0, 60));
+    }
+}
+
+/// A record that was looked for and is not there is no one's to write: backups would have it and the primary not.
+#[test]
+fn what_is_not_there_is_not_written() {
+    for plan in [Preset::OneSided.plan(), Preset::TwoSided.plan()] {
+        let result = run(Body::WritesWhatIsNotThere, plan, 1);
+        assert_eq!((result.stats.committed, result.stats.given_up), (0, 60));
+        assert!(result.stats.aborts.of("not-found") >= 60);
     }
 }

@@ -341,6 +341,15 @@ pub enum CheckRule {
 }
 
 impl CheckRule {
+    /// Whether records that are packed so have what the rule looks at.
+    pub fn fits(self, packing: Packing) -> bool {
+        match self {
+            CheckRule::SameVersion => packing != Packing::Versions,
+            CheckRule::LeaseCovers(_) => packing == Packing::Leased,
+            CheckRule::ReadAt => packing == Packing::Versions,
+        }
+    }
+
     /// Decides on the header `now` of a record of which `read` was read; a granted header that differs from `now` is to
     /// replace it.
     #[inline]

@@ -298,6 +298,9 @@ impl Access {
         if self.intent != Intent::Write {
             self.bug("it is to be read only, and is written");
         }
+        if self.absent && self.change == Change::Update {
+            self.bug("it is not there, and is written without being inserted");
+        }
         self.dirty = true;
     }
 

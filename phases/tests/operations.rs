@@ -440,6 +440,23 @@ fn nonsense_from_a_peer_changes_nothing_and_is_counted() {
                     empty += u64::from(replies.read(0, |r| r.remaining() == 0));
                 }
             }
+            // A range of a table that is not there, and of one that is not ordered; a lease where records have none.
+            for table in [0xffff, u64::from(T.0)] {
+                let scan = [table << 48 | 10, 0, 9, 0, 0];
+                for handler in 10..=15u8 {
+                    let replies = env.rpc.call(peer, handler, |w| scan.iter().for_each(|&word| w.word(word)));
+                    let found = replies.await.unwrap().read(0, |mut r| r.word().is_ok_and(|w| w >> 48 == 0));
+                    assert!(handler != 13 || !found, "a range of table {table}");
+                }
+            }
+            let (same, leased, placed) = (0u64, 1u64, 2u64);
+            for rule in [same, leased, placed] {
+                let check = [u64::from(T.0) << 48, 4, rule << 40 | 1, 77, 77];
+                let replies = env.rpc.call(peer, 3, |w| check.iter().for_each(|&word| w.word(word)));
+                let refused = replies.await.unwrap().read(0, |r| r.remaining() == 0);
+                assert_eq!(refused, rule != same, "check rule {rule}");
+                empty += u64::from(refused);
+            }
             // Well-formed, but of records that are not locked, and of offsets that are no record's.
             for handler in [4u8, 5] {
                 for offset in [0u64, 8, 64, 1 << 40] {

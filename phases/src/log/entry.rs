@@ -7,7 +7,9 @@
 //! frame     the same again
 //! ```
 //!
-//! The frame at both ends shows that an entry arrived whole (FaRM §4); carrying the entry's position it also tells an
+//! The frame at both ends shows that an entry arrived whole, if the bytes of a WRITE come in the order of their addresses. FaRM (§4) and DrTM+H
+//! (§5.4) take them to; that a card promises it was not looked up, and records and letters, which other coroutines look at any time, have checksums
+//! instead. Carrying the entry's position the frame also tells an
 //! entry from what an earlier lap left at the same place. A lone frame with the skip bit says that the entry did not
 //! fit into the rest of the ring and begins at its start; its length covers the rest.
 //!

@@ -21,6 +21,8 @@ pub(crate) struct Ring {
     decided: u64,
     /// Entries decided since the backup was last told.
     untold: u32,
+    /// An entry's transaction has faulted: it will never be decided, nor what comes behind it.
+    lost: bool,
 }
 
 /// Where an entry goes.
@@ -34,7 +36,8 @@ pub(crate) struct Place {
 
 impl Ring {
     pub(crate) fn new(bytes: u64) -> Ring {
-        Ring { bytes, tail: 0, head: 0, open: VecDeque::with_capacity(64), first: 0, decided: 0, untold: 0 }
+        let open = VecDeque::with_capacity(64);
+        Ring { bytes, tail: 0, head: 0, open, first: 0, decided: 0, untold: 0, lost: false }
     }
 
     /// Whether an entry of `len` bytes could ever fit, wherever the tail is.
@@ -79,6 +82,16 @@ impl Ring {
         }
     }
 
+    /// A transaction that has an entry here has faulted.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Where the ring stays as it is for good, if it does: nothing can be freed, and what is in the way is never decided.
+    pub(crate) fn stuck(&self) -> Option<u64> {
+        (self.lost && self.decided <= self.head).then_some(self.head)
+    }
+
     /// How far the backup may apply, if enough entries have come together to tell it.
     pub(crate) fn worth_telling(&self, entries: u32) -> Option<u64> {
         (self.untold >= entries).then_some(self.decided)
@@ -112,6 +125,20 @@ impl Ring {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_ring_with_a_lost_entry_is_stuck_once_nothing_can_be_freed() {
+        let mut ring = Ring::new(256);
+        let places = [0, 1, 2].map(|_| ring.reserve(64));
+        ring.lose();
+        assert_eq!(ring.stuck(), Some(0));
+        // What came before it can still be applied.
+        ring.decide(places[0].ticket);
+        assert_eq!((ring.decided(), ring.stuck()), (Some(64), None));
+        ring.freed(64);
+        ring.decide(places[2].ticket);
+        assert_eq!((ring.decided(), ring.stuck()), (None, Some(64)));
+    }
 
     #[test]
     fn only_what_nothing_open_precedes_is_decided() {

@@ -257,10 +257,10 @@ impl Handlers {
     fn validate(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let name = Name::read(request)?;
         let (rule, read, time) = wire::read_check(request)?;
+        if !rule.fits(self.store.layout().config().packing) {
+            return Err(Malformed::Field { field: "check rule", value: rule.encode().0 });
+        }
         if rule == CheckRule::ReadAt {
-            if self.store.layout().config().packing != Packing::Versions {
-                return Err(Malformed::Field { field: "check rule", value: 2 });
-            }
             self.read_at(name, time, Some(read), reply);
             return Ok(());
         }

@@ -73,8 +73,13 @@ impl Phases {
             self.log_waits.set(self.log_waits.get() + 1);
             match self.rings.with(full, |r| r.decided()) {
                 Some(upto) => self.truncate(full, upto, cost).await?,
-                // All of it is other coroutines' entries on their way.
-                None => yield_now(context.port().sched()).await,
+                None => {
+                    if let Some(head) = self.rings.with(full, |r| r.stuck()) {
+                        return Err(Fault::LogStuck { backup: full, head }.into());
+                    }
+                    // All of it is other coroutines' entries on their way.
+                    yield_now(context.port().sched()).await;
+                }
             }
         }
         self.rings.reserve(slots);
@@ -91,9 +96,13 @@ impl Phases {
             }
         }
         if slots.iter().any(|s| s.pending) {
-            match step.via {
-                Via::OneSided => self.one.replicate(txn).await?,
-                Via::TwoSided | Via::Hybrid => self.two.replicate(txn).await?,
+            let sent = match step.via {
+                Via::OneSided => self.one.replicate(txn).await,
+                Via::TwoSided | Via::Hybrid => self.two.replicate(txn).await,
+            };
+            if sent.is_err() {
+                txn.log().0.iter().for_each(|slot| self.rings.with(slot.node, |ring| ring.lose()));
+                return sent;
             }
         }
         let (slots, _) = txn.log();

@@ -124,7 +124,8 @@ pub enum Fault {
         /// The epoch it was for.
         epoch: u64,
     },
-    /// A backup does not free its ring though everything in it is decided: it found a damaged entry.
+    /// A backup does not free its ring though everything in it is decided: it found a damaged entry. Or what stands in it is never decided, since its
+    /// transaction has faulted.
     #[error("{backup} cannot apply its log beyond position {head}")]
     LogStuck {
         /// The backup.

@@ -37,6 +37,9 @@ impl Caps {
         if request.flags.inline && (len > self.max_inline || request.verb.returns_data()) {
             return Some(PostError::Inline { qp, len, max: self.max_inline });
         }
+        if request.verb.is_atomic() && len != 8 {
+            return Some(PostError::AtomicLength { qp, len });
+        }
         if matches!(request.verb, Verb::Send { to: Some(_), .. }) != (transport == Transport::Ud) {
             return Some(PostError::Destination { qp });
         }
@@ -87,6 +90,9 @@ mod tests {
         assert_eq!(ask(Transport::Uc, read, 64, plain), Some(unsupported));
         assert_eq!(ask(Transport::Rc, write, 17, inline), Some(PostError::Inline { qp, len: 17, max: 16 }));
         assert_eq!(ask(Transport::Rc, read, 8, inline), Some(PostError::Inline { qp, len: 8, max: 16 }));
+        let add = Verb::FetchAdd { rkey, offset, add: 1 };
+        assert_eq!(ask(Transport::Rc, add, 8, plain), None);
+        assert_eq!(ask(Transport::Rc, add, 4, plain), Some(PostError::AtomicLength { qp, len: 4 }));
         assert_eq!(ask(Transport::Ud, send, 8, plain), Some(PostError::Destination { qp }));
     }
 }

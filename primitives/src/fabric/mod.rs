@@ -94,6 +94,14 @@ pub enum PostError {
         /// The queue pair's transport.
         transport: Transport,
     },
+    /// An ATOMIC brings back one word.
+    #[error("queue pair {qp}: an ATOMIC leaves 8 B in its buffer, and this one is given {len}", qp = .qp.0)]
+    AtomicLength {
+        /// The queue pair.
+        qp: Qp,
+        /// Bytes that it is given.
+        len: u32,
+    },
     /// The payload is too long to be inlined, or the verb returns data.
     #[error("queue pair {qp}: cannot inline {len} B, the limit is {max} B and only WRITE and SEND inline", qp = .qp.0)]
     Inline {

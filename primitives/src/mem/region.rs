@@ -120,10 +120,13 @@ impl Region {
     }
 
     /// Loads the word at byte `offset`, which must be a multiple of 8 inside the region.
+    ///
+    /// Sequentially consistent, as swaps and additions are: who takes a lock and then looks at another record (OCC), or moves a read timestamp and
+    /// then looks for a lock (MVCC), must not both miss the other, and acquire and release alone allow that. On x86 it costs nothing.
     #[inline]
     pub fn load(&self, offset: u64) -> u64 {
         debug_assert_eq!(offset % 8, 0);
-        self.words[(offset / 8) as usize].load(Ordering::Acquire)
+        self.words[(offset / 8) as usize].load(Ordering::SeqCst)
     }
 
     /// Stores the word at byte `offset`, which must be a multiple of 8 inside the region.
@@ -137,7 +140,7 @@ impl Region {
     #[inline]
     pub fn compare_swap(&self, offset: u64, expect: u64, swap: u64) -> u64 {
         let word = &self.words[(offset / 8) as usize];
-        match word.compare_exchange(expect, swap, Ordering::AcqRel, Ordering::Acquire) {
+        match word.compare_exchange(expect, swap, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(seen) | Err(seen) => seen,
         }
     }
@@ -145,7 +148,7 @@ impl Region {
     /// Fetch-and-add by the CPU, wrapping; returns the value before.
     #[inline]
     pub fn fetch_add(&self, offset: u64, add: u64) -> u64 {
-        self.words[(offset / 8) as usize].fetch_add(add, Ordering::AcqRel)
+        self.words[(offset / 8) as usize].fetch_add(add, Ordering::SeqCst)
     }
 
     /// Copies bytes out. Each word is loaded once, in address order.

@@ -321,11 +321,18 @@ impl<'r, N: Nic> CallBatch<'r, N> {
     ) -> Result<usize, RpcError> {
         let call = {
             let state = &mut *self.rpc.state.borrow_mut();
-            let index = state.free_calls.pop().unwrap_or_else(|| {
-                state.calls.push(Call::NEW);
-                state.free_calls.reserve(state.calls.len());
-                state.calls.len() as u32 - 1
-            });
+            let index = match state.free_calls.pop() {
+                Some(index) => index,
+                // A call's number has 16 bits for its place.
+                None if state.calls.len() > usize::from(u16::MAX) => {
+                    return Err(RpcError::TooMany { max: 1 << 16 });
+                }
+                None => {
+                    state.calls.push(Call::NEW);
+                    state.free_calls.reserve(state.calls.len());
+                    state.calls.len() as u32 - 1
+                }
+            };
             let entry = &mut state.calls[index as usize];
             let generation = entry.generation.wrapping_add(1);
             *entry = Call { batch: self.batch, generation, live: true, ..Call::NEW };

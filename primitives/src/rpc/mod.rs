@@ -119,6 +119,12 @@ pub enum RpcError {
         /// Bytes there may be.
         max: u32,
     },
+    /// More calls under way than have numbers.
+    #[error("{max} calls are under way, and no more can be told apart")]
+    TooMany {
+        /// Calls there may be.
+        max: u32,
+    },
     /// More requests than the session's window has room for; [`Rpc::room`] waits for it.
     #[error("the window of {window} requests to {peer} is full")]
     WindowFull {

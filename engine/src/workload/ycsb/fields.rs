@@ -105,7 +105,7 @@ impl Fields {
             if shift + behind > 64 {
                 rest |= word(at + 2) << (64 - shift);
             }
-            odd |= rest ^ (word(at) >> shift & 0xff) * REPEATED;
+            odd |= rest ^ ((word(at) >> shift & 0xff) * REPEATED);
             shift += 8 * self.bytes;
             at += (shift / 64) as usize;
             shift %= 64;

@@ -96,10 +96,12 @@ impl Handlers {
     pub(super) fn scan(&mut self, request: &mut Reader<'_>, reply: &mut Reply<'_>) -> Result<(), Malformed> {
         let (scan, time) = wire::read_scan(request)?;
         let layout = self.store.layout().clone();
-        let ordered = layout.is_ordered(scan.table);
         self.port.nic().charge(CpuWork::Probe);
-        let most = if ordered { wire::rows_per_page(layout.shape(scan.table), self.reply_words) } else { 0 };
-        let Some(page) = self.store.page(&scan, most, time.0).filter(|_| ordered) else {
+        let page = || {
+            let most = wire::rows_per_page(layout.shape(scan.table), self.reply_words);
+            self.store.page(&scan, most, time.0)
+        };
+        let Some(page) = layout.is_ordered(scan.table).then(page).flatten() else {
             wire::write_outcome(reply, owner::NOT_FOUND, 0);
             return Ok(());
         };

@@ -71,7 +71,7 @@ impl Way {
             Verb::Read { .. } if access.remote_read => match word() {
                 // Lock words and headers: by far the most frequent length.
                 Some((here, there)) => {
-                    here.store(there.load(Ordering::Acquire), Ordering::Release);
+                    here.store(there.load(Ordering::SeqCst), Ordering::Release);
                     true
                 }
                 None => copy_checked((remote, offset), (local, sge.offset), sge.len),
@@ -349,7 +349,7 @@ fn store_result(local: &Region, at: u64, seen: u64) -> Result<Outcome, WcStatus>
     if at.is_multiple_of(8) {
         local.store(at, seen);
     } else {
-        // The range was checked when the local key was.
+        // Its range, eight bytes, was checked when the local key was.
         let _ = local.write_bytes(at, &seen.to_le_bytes());
     }
     Ok(Outcome::Done(WcStatus::Success))

@@ -322,6 +322,9 @@ fn taken_before(chain: &[WorkRequest], refused: &PostError, places: u64) -> usiz
         PostError::Unsupported { verb, .. } | PostError::Messages { verb, .. } => {
             chain.iter().position(|r| r.verb.name() == verb)
         }
+        PostError::AtomicLength { len, .. } => {
+            chain.iter().position(|r| r.verb.is_atomic() && r.local.len == len)
+        }
         PostError::Inline { len, .. } => chain.iter().position(|r| r.flags.inline && r.local.len == len),
     };
     first.unwrap_or(0).min(chain.len().saturating_sub(1))
