@@ -1,6 +1,8 @@
 //! What the owner's CPU does with a record: for the coordinator's own records and for handlers alike.
 //!
-//! This is the only place where a CPU changes a header word, always by compare-and-swap or while holding the lock.
+//! A CPU changes the header word of a record that transactions can find here, always by compare-and-swap or while holding the lock, and in four
+//! other places that hold it otherwise: slots that come and go, behind their chain's gate (`store/slots.rs`, `record::vacate`); copies at backups,
+//! which nobody locks (`NodeStore::bring_to`); and CALVIN's installs, whose locks are in a table of the node (`letters.rs`).
 //! Decisions are the rules'; nothing here knows why.
 
 use crate::rule::{Abort, Ask, CheckRule, Header, LockRule, Packing, Timestamp, Verdict, versions};

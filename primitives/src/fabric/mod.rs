@@ -188,8 +188,8 @@ impl SetupError {
 
 /// Work a core does between verbs, charged to its clock where time is virtual.
 ///
-/// Five places charge: the executor, the port, the RPC layer, the store and the workload. Costs come from
-/// the CPU profile.
+/// Charged where it happens: by the executor, the port, the RPC layer and benchmarks here, by phase operations and the log above them, and by the
+/// session and CALVIN's schedule in the engine. Costs come from the CPU profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuWork {
     /// One look at an empty completion queue.
