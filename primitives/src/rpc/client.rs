@@ -122,6 +122,10 @@ impl<N: Nic> Rpc<N> {
         };
         self.let_go(sent.held);
         session.in_use -= 1;
+        if session.round_trip.matters(sent.attempts) {
+            let since = self.port.now().since(sent.at);
+            session.round_trip.took(self.config.retransmit_after, sent.attempts, since);
+        }
         self.finish(state, header.call, Ok((message.buf, header.len)));
         self.wake_waiting(state, header.from);
     }
@@ -181,10 +185,8 @@ impl<N: Nic> Rpc<N> {
                 let Some(to) = session.to else { continue };
                 let Some(sent) = &mut session.unanswered[index] else { continue };
                 outstanding = true;
-                // Twice as long each time, up to eight times: a peer that is slow rather than deaf must not drown
-                // in repetitions, each of which it answers.
-                let patience = self.config.retransmit_after.0 << (sent.attempts.get() - 1).min(3);
-                if now.since(sent.at).0 < patience {
+                let patience = session.round_trip.patience(self.config.retransmit_after, sent.attempts);
+                if now.since(sent.at) < patience {
                     continue;
                 }
                 if sent.attempts.get() > self.config.max_retransmits {

@@ -4,7 +4,8 @@
 //! other node. Datagrams may be lost, so sessions make calls exactly-once:
 //!
 //! - A request carries a sequence number of its session and is kept until it is answered; one that stays
-//!   unanswered for [`RpcConfig::retransmit_after`] is sent again. The server remembers the last
+//!   unanswered for [`RpcConfig::retransmit_after`], or for twice the usual round trip if that is longer, is sent
+//!   again. The server remembers the last
 //!   [`RpcConfig::window`] requests of each session and their replies: a duplicate is not executed again, its
 //!   reply is sent again.
 //! - **Credits.** A session has at most `window` unanswered requests, and the server posts that many receives
@@ -56,7 +57,8 @@ pub struct RpcConfig {
     pub window: u32,
     /// Largest message in bytes, header included; at most the fabric's datagram size.
     pub max_message: u32,
-    /// Age at which an unanswered request is first sent again; further waits double, up to eight times this.
+    /// Age at which an unanswered request is first sent again, at least: twice the peer's usual round trip if that is longer.
+    /// Further waits double, up to eight times the first.
     pub retransmit_after: Nanos,
     /// Times a request is sent again before the call fails.
     pub max_retransmits: u32,
@@ -193,8 +195,40 @@ struct Served {
     held: Pinned,
 }
 
+/// How long a peer takes to answer, in nanoseconds, if that has ever been too long for [`RpcConfig::retransmit_after`]; else 0, and no clock
+/// is read. A mean in which one answer in eight is new, as TCP has it (RFC 6298, section 2).
+///
+/// A request that was sent more than once counts from when it was first sent, where TCP leaves it out (Karn's rule): if the wait is shorter
+/// than any round trip, every request is sent again, and nothing would ever be learned.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTrip(u64);
+
+impl RoundTrip {
+    /// How long to wait after the `attempts`th sending: twice the round trip, then twice as long each time, up to eight times. A peer that
+    /// is slow rather than deaf must not drown in repetitions, each of which it answers.
+    fn patience(self, least: Nanos, attempts: NonZeroU32) -> Nanos {
+        Nanos(least.0.max(self.0.saturating_mul(2)).saturating_mul(1 << (attempts.get() - 1).min(3)))
+    }
+
+    /// Whether there is something to learn from the answer to a request that was sent so often.
+    #[inline]
+    fn matters(self, attempts: NonZeroU32) -> bool {
+        self.0 > 0 || attempts.get() > 1
+    }
+
+    /// An answer came so long after the `attempts`th sending.
+    fn took(&mut self, least: Nanos, attempts: NonZeroU32, since: Nanos) {
+        // The waits before may have been longer, if the mean was; counting them by today's mean would let it grow without end.
+        let before: u64 = (0..attempts.get() - 1).map(|sent| least.0.saturating_mul(1 << sent.min(3))).sum();
+        let all = before.saturating_add(since.0);
+        let mean = if self.0 == 0 { all } else { self.0 - self.0 / 8 + all / 8 };
+        self.0 = if mean.saturating_mul(2) > least.0 { mean } else { 0 };
+    }
+}
+
 struct Session {
     to: Option<AddressHandle>,
+    round_trip: RoundTrip,
     /// The peer is known to be gone.
     gone: bool,
     next_seq: u32,
@@ -344,6 +378,7 @@ impl<N: Nic> Rpc<N> {
         while state.sessions.len() <= peer.node.index() {
             state.sessions.push(Session {
                 to: None,
+                round_trip: RoundTrip::default(),
                 gone: false,
                 next_seq: 1,
                 unanswered: (0..window).map(|_| None).collect(),

@@ -72,3 +72,31 @@ fn sequence_numbers_wrap() {
         calls_across(first, 0.2);
     }
 }
+
+/// A peer that takes longer than the wait after which requests are sent again: callers learn it from the first answer, do not take their own
+/// waiting for its slowness, and forget it when it is quick again.
+#[test]
+fn callers_learn_how_long_a_slow_peer_takes() {
+    let (least, once) = (Nanos(100), NonZeroU32::MIN);
+    let twice = NonZeroU32::new(2).expect("two");
+    let mut trip = RoundTrip::default();
+    assert!(!trip.matters(once) && trip.matters(twice));
+    assert_eq!(trip.patience(least, once), least);
+    // It takes 400: the request is sent again after 100, answered 300 later.
+    trip.took(least, twice, Nanos(300));
+    assert_eq!(trip.patience(least, once), Nanos(800));
+    assert_eq!(
+        [2, 3, 4, 9].map(|n| trip.patience(least, NonZeroU32::new(n).expect("some")).0),
+        [1600, 3200, 6400, 6400]
+    );
+    // Requests that are lost again and again, with ever longer waits: what is learned stays with what it takes.
+    for _ in 0..100 {
+        trip.took(least, NonZeroU32::new(20).expect("twenty"), Nanos(400));
+    }
+    let lost = 100 + 200 + 400 + 16 * 800;
+    assert!(trip.patience(least, once).0 <= 2 * (lost + 400), "{trip:?}");
+    for _ in 0..100 {
+        trip.took(least, once, Nanos(10));
+    }
+    assert_eq!((trip.patience(least, once), trip.matters(once)), (least, false));
+}
