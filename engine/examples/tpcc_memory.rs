@@ -4,9 +4,9 @@
 //!
 //! with settings of the workload, such as `items=10000 customers_per_district=300 orders_per_district=300`.
 
-use engine::cluster::footprint;
-use engine::workload::Scale;
+use engine::cluster::{footprint, usual_reserve};
 use engine::workload::tpcc::Tpcc;
+use engine::workload::{Scale, Workload};
 use phases::rule::Packing;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,5 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sum += mib;
     }
     println!("{:<15} {:>66.2} for {} warehouses", "all", sum, db.size().warehouses);
+    let reserve = usual_reserve(&db.tables(), 1, Packing::Counted) as f64 / f64::from(1 << 20);
+    println!("{:<15} {reserve:>66.2} for what is inserted beyond the room that tables have", "reserve");
     Ok(())
 }

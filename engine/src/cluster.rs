@@ -19,7 +19,7 @@ mod part;
 mod program;
 mod result;
 
-pub use footprint::{Footprint, footprint};
+pub use footprint::{Footprint, footprint, usual_reserve};
 pub use result::{Fault, RunResult};
 
 use crate::protocol::calvin::Buffers;
@@ -122,6 +122,9 @@ pub struct RunSpec {
     pub warm_cache: bool,
     /// Bytes of each log ring.
     pub log_ring_bytes: u64,
+    /// Bytes of the reserve that the tables of each copy share once they hold more records than they declare; [`usual_reserve`] if not given, 0
+    /// is none.
+    pub reserve_bytes: Option<u64>,
     /// Version that every record starts with: 1, unless one wants to see versions wrap.
     pub first_version: u64,
     /// How wrong clocks are.
@@ -158,6 +161,7 @@ impl RunSpec {
             cache_bytes: 16 << 20,
             warm_cache: true,
             log_ring_bytes: 1 << 20,
+            reserve_bytes: None,
             first_version: 1,
             clocks: Clocks::default(),
             history: false,
@@ -188,6 +192,10 @@ impl RunSpec {
         WorkerConfig { rpc: self.worker.rpc.taking(message), ..self.worker }
     }
 
+    fn reserve(&self, tables: &[TableDef], packing: Packing) -> u64 {
+        self.reserve_bytes.unwrap_or_else(|| usual_reserve(tables, self.shape.nodes, packing))
+    }
+
     fn store(&self, tables: &[TableDef], packing: Packing) -> StoreConfig {
         StoreConfig {
             tables: tables
@@ -204,6 +212,7 @@ impl RunSpec {
             workers: self.shape.workers,
             replicas: self.replicas,
             log_ring_bytes: self.log_ring_bytes,
+            reserve_bytes: self.reserve(tables, packing),
             packing,
             first_version: self.first_version,
         }
@@ -275,7 +284,7 @@ fn tables(workload: &AnyWorkload) -> Vec<TableDef> {
     with_workload!(workload, w => w.tables())
 }
 
-/// Bytes a run will need, roughly: stores with their copies and logs, location caches, and what each worker holds for its
+/// Bytes a run will need, roughly: stores with their copies, reserves and logs, location caches, and what each worker holds for its
 /// queue pairs, messages and coroutines.
 pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyProtocol) -> u64 {
     let tables = tables(workload);
@@ -292,7 +301,8 @@ pub fn memory_estimate(spec: &RunSpec, workload: &AnyWorkload, protocol: &AnyPro
     let record = |t: &TableDef| record(t) + if t.ordered { 28 } else { 0 };
     let rows = |t: &TableDef| t.rows_per_node(spec.shape.nodes).saturating_mul(nodes);
     let records: u64 = tables.iter().map(|t| rows(t).saturating_mul(record(t))).fold(0, u64::saturating_add);
-    let stores = records.saturating_mul(u64::from(spec.replicas));
+    let reserves = nodes.saturating_mul(spec.reserve(&tables, packing));
+    let stores = records.saturating_add(reserves).saturating_mul(u64::from(spec.replicas));
     let logs = if spec.replicas > 1 { nodes * nodes * workers * spec.log_ring_bytes } else { 0 };
     let peers = nodes * u64::from(spec.worker.lanes);
     // A queue pair's rings in port and fabric, and the buffers its passive requests pin.

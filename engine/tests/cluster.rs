@@ -193,6 +193,7 @@ fn a_fault_under_calvin_ends_all_processes_and_is_told_by_whose_it_is() {
     let calvin = AnyProtocol::named("calvin").expect("a protocol");
     let mut spec = spec(3, 1, 1);
     spec.plan = spec.plan.restricted_to(calvin.needs());
+    spec.reserve_bytes = Some(0);
     // They ask after 3.2 s.
     spec.worker.rpc.max_retransmits = 19;
     let results = members_under(calvin, 3, &spec, FULL);

@@ -331,6 +331,7 @@ fn a_district_without_orders_to_deliver_is_skipped() {
 fn orders_beyond_the_room_are_refused_and_nothing_breaks() {
     let mut case = case(Preset::DrtmH.plan(), "tpcc-no", &TPCC[..4], 2);
     case.settings.push(("order_room_per_district".to_owned(), "2".to_owned()));
+    case.spec.reserve_bytes = Some(0);
     let result = judge(&case, "sim");
     assert!(result.stats.given_up > 0, "{:?}", result.stats.aborts);
     assert!(result.stats.aborts.of("table-full") > 0, "{:?}", result.stats.aborts);

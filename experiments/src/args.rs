@@ -394,6 +394,10 @@ pub struct RunArgs {
     /// Location cache of each node in bytes, a word a record; usually 16 MiB.
     #[arg(long, value_name = "BYTES", value_parser = values::cache_bytes)]
     pub cache_bytes: Option<u32>,
+    /// Reserve of each copy of a partition in bytes, which its tables share once they hold more records than they declare; usually an eighth of
+    /// those tables that grow, 0 is none.
+    #[arg(long, value_name = "BYTES", value_parser = values::reserve_bytes)]
+    pub reserve_bytes: Option<u64>,
     /// Make each node's clock, from which waitdie and mvcc take timestamps, wrong by up to so much, 50us for example, ahead or behind as
     /// drawn from the seed; usually not at all. Measured times stay true.
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, allow_hyphen_values = true, value_parser = values::clock_skew)]
@@ -430,6 +434,7 @@ impl RunArgs {
         RunSpec {
             warm_cache: !self.cold_cache,
             cache_bytes: self.cache_bytes,
+            reserve_bytes: self.reserve_bytes,
             clock_skew: self.clock_skew,
             precision,
             max_duration: self.precision.max_duration,

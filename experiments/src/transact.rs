@@ -259,6 +259,7 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
     if let Some(bytes) = spec.cache_bytes {
         asked.cache_bytes = bytes as usize;
     }
+    asked.reserve_bytes = spec.reserve_bytes;
     asked.worker.lanes = spec.queue_pairs;
     asked.clocks.skew = spec.clock_skew.nanos();
     asked

@@ -177,7 +177,7 @@ fn a_table_that_fills_up_is_told_with_what_to_set() {
     let small = "items=100 customers_per_district=30 orders_per_district=30 order_room_per_district=1";
     let mut args =
         vec!["run", "--workload", "tpcc", "--fabric", "sim:cx4-edr", "--nodes", "2", "--threads", "1"];
-    args.extend(["--replicas", "1", "--duration", "1ms"]);
+    args.extend(["--replicas", "1", "--duration", "1ms", "--reserve-bytes", "0"]);
     args.extend(small.split(' ').flat_map(|set| ["--set", set]));
     let output = run(&args);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -187,6 +187,14 @@ fn a_table_that_fills_up_is_told_with_what_to_set() {
         talk.contains("warning: a table was full") && talk.contains("--set order_room_per_district="),
         "{talk}"
     );
+    assert!(talk.contains("--reserve-bytes N") && talk.contains("0 in the reserve of 0 B"), "{talk}");
+    // With the usual reserve there is room for these.
+    let mut usual = args.clone();
+    let flag = usual.iter().position(|arg| *arg == "--reserve-bytes").unwrap();
+    usual.drain(flag..flag + 2);
+    let output = run(&usual);
+    let (text, talk) = (stdout(&output), stderr(&output));
+    assert!(text.contains("committed") && !talk.contains("a table was full"), "{text}{talk}");
     let last = args.len() - 1;
     args[last] = "order_room_per_district=1000";
     let output = run(&args);

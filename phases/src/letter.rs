@@ -144,6 +144,7 @@ mod tests {
             workers: 1,
             replicas: 1,
             log_ring_bytes: 0,
+            reserve_bytes: 0,
             packing: Packing::Counted,
             first_version: 1,
         })

@@ -83,6 +83,8 @@ pub(super) struct Found<T> {
     /// Records that are missing where nothing removes any, torn or still locked on the primary, and the first of them in words.
     pub(super) damaged: u64,
     pub(super) first_damaged: Option<String>,
+    /// The first time that a table had no room, in words.
+    pub(super) full: Option<String>,
     /// Of primaries and backups, so that copies compare wherever they are.
     copies: Vec<Copy>,
 }
@@ -114,6 +116,7 @@ impl<T: std::ops::AddAssign> Found<T> {
         self.tally += other.tally;
         self.damaged += other.damaged;
         self.first_damaged = self.first_damaged.take().or(other.first_damaged);
+        self.full = self.full.take().or(other.full);
         self.copies.extend(other.copies);
     }
 
@@ -212,6 +215,7 @@ pub(super) fn count<W: Workload>(
         }
     }
     workload.settle(&mut found.tally);
+    found.full = store.refused().map(ToString::to_string);
     found
 }
 

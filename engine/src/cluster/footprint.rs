@@ -1,12 +1,23 @@
-//! What tables take in memory, beside their payload.
+//! What tables take in memory, beside their payload, and what is set aside for them to grow into.
 
-use crate::workload::Workload;
+use crate::workload::{TableDef, Workload};
 use phases::rule::Packing;
-use phases::store::{Layout, NodeStore, StoreConfig, StoreError, TableId, TableSpec};
+use phases::store::{Layout, NodeStore, Shape, StoreConfig, StoreError, TableId, TableSpec};
 use primitives::verbs::NodeId;
 use std::sync::Arc;
 
-/// What a node's partition of one table takes when it is full.
+/// The usual size of the reserve in bytes, for each copy of a node's partition: an eighth of what the tables that grow declare, records and
+/// index; nothing where none grows. Memory that no record has come to yet takes none where pages are given out at first use.
+pub fn usual_reserve(tables: &[TableDef], nodes: u16, packing: Packing) -> u64 {
+    let declared = tables.iter().filter(|def| def.grows).map(|def| {
+        let shape = Shape { packing, payload: def.payload_bytes.div_ceil(8) };
+        // An index slot of 16 B in buckets that are half full.
+        def.rows_per_node(nodes).saturating_mul(shape.stride() + 32)
+    });
+    declared.fold(0, u64::saturating_add) / 8
+}
+
+/// What a node's partition of one table takes when it is full, the reserve apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Footprint {
     /// The table.
@@ -45,6 +56,7 @@ pub fn footprint<W: Workload>(
         workers: 1,
         replicas: 1,
         log_ring_bytes: 0,
+        reserve_bytes: 0,
         packing,
         first_version: 1,
     };

@@ -115,7 +115,9 @@ fn warm<W: Workload>(
         partitions.retain_mut(|(table, keys)| {
             let Some((nth, key)) = keys.next().filter(|_| left > 0) else { return false };
             // Who comes first stays: keys that are asked for often are the low ones.
-            cache.fill_free(*table, key, layout.nth_record(*table, nth as u64));
+            // Whoever lies in a reserve is found by the index.
+            let Some(place) = layout.nth_record(*table, nth as u64) else { return false };
+            cache.fill_free(*table, key, place);
             left -= 1;
             true
         });
@@ -309,6 +311,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
                 _ => Some(History::join(histories)),
             }
             .map(History::settled),
+            full: sum.found.full,
             faults: sum.faults,
             interrupted: sum.interrupted,
             facts,

@@ -58,6 +58,8 @@ pub struct RunResult {
     pub checks: Vec<Check>,
     /// The recorded history, if it was to be kept.
     pub history: Option<History>,
+    /// The first time that a table of a node had no room for a record, with what there was, if stores were audited and there was such a time.
+    pub full: Option<String>,
     /// Sessions that a fault ended.
     pub faults: Vec<Fault>,
     /// The run was stopped from outside.

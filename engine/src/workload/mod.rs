@@ -79,20 +79,32 @@ pub struct TableDef {
     pub records: u64,
     /// Payload of a record in bytes, a multiple of 8.
     pub payload_bytes: u32,
-    /// Records that each node has room for, those to be inserted included; 0 stands for `records` dealt out evenly.
+    /// Records that each node has room for, those to be inserted included, the reserve apart; 0 stands for `records` dealt out evenly.
     pub capacity_per_node: u64,
     /// Neighbouring keys that share a node: the primary is `key / keys_per_block mod nodes`. Keys of a block can be scanned
     /// together.
     pub keys_per_block: u64,
     /// Owners keep its keys in order, for scans.
     pub ordered: bool,
+    /// Records are inserted for as long as a run lasts, so that no room is enough for every run: it counts for the usual size of the reserve
+    /// ([`usual_reserve`](crate::cluster::usual_reserve)).
+    pub grows: bool,
 }
 
 impl TableDef {
     /// A table with keys `0..records`, dealt out one by one, to which nothing is added: neighbours on different nodes, so hot keys are
     /// spread, and no transaction is local by luck.
     pub const fn new(name: &'static str, records: u64, payload_bytes: u32) -> TableDef {
-        TableDef { name, records, payload_bytes, capacity_per_node: 0, keys_per_block: 1, ordered: false }
+        let (capacity_per_node, keys_per_block) = (0, 1);
+        TableDef {
+            name,
+            records,
+            payload_bytes,
+            capacity_per_node,
+            keys_per_block,
+            ordered: false,
+            grows: false,
+        }
     }
 
     /// With room for so many records on each node.
@@ -108,6 +120,11 @@ impl TableDef {
     /// With keys in order.
     pub const fn ordered(self) -> TableDef {
         TableDef { ordered: true, ..self }
+    }
+
+    /// With more and more records.
+    pub const fn grows(self) -> TableDef {
+        TableDef { grows: true, ..self }
     }
 
     /// Records that each of so many nodes has room for.

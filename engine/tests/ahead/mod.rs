@@ -104,6 +104,7 @@ fn a_long_run_known_ahead_is_serializable_and_consistent() {
 fn orders_beyond_the_room_end_a_run_that_is_known_ahead() {
     let mut case = ahead((Via::TwoSided, Via::TwoSided), "tpcc-no", &TPCC[..4], 2);
     case.settings.push(("order_room_per_district".to_owned(), "2".to_owned()));
+    case.spec.reserve_bytes = Some(0);
     case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
     case.spec.worker.rpc.max_retransmits = 10;
     let result = case.run();

@@ -114,6 +114,7 @@ impl Records {
             workers: 1,
             replicas: 1,
             log_ring_bytes: 0,
+            reserve_bytes: 0,
             packing: Packing::Counted,
             first_version: 1,
         };

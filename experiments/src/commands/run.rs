@@ -28,7 +28,7 @@ const LOCKS_AT_TOUCH: &str =
 
 /// What to do where a workload's inserts used up the room that its layout gave them.
 const TABLE_FULL: &str = "a table was full: inserts found no room, and rates are of what could still run; run for less time, or \
-                          give more room (TPC-C: --set order_room_per_district=N)";
+                          give more room (--reserve-bytes N; TPC-C: --set order_room_per_district=N)";
 
 /// The command.
 ///
@@ -168,8 +168,12 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     };
     window::tell(run.result.too_short.as_ref(), dir.as_mut(), context.talk);
     if run.result.stats.aborts.of(Abort::TableFull.name()) > 0 {
-        context.talk.warn(TABLE_FULL);
-        dir.iter_mut().for_each(|dir| dir.note(format!("{TABLE_FULL}.")));
+        let full = match &run.result.full {
+            Some(first) => format!("{TABLE_FULL}: {first}"),
+            None => TABLE_FULL.to_owned(),
+        };
+        context.talk.warn(&full);
+        dir.iter_mut().for_each(|dir| dir.note(format!("{full}.")));
     }
     let kept = dir.map_or(Ok(()), |mut dir| {
         dir.keep(0, &run.point(Row::new()))?;

@@ -33,6 +33,7 @@ pub fn command(spec: &RunSpec) -> String {
         given("coroutines", spec.coroutines),
         flag("replicas", spec.replicas.to_string(), spec.replicas == usual.replicas),
         given("cache-bytes", spec.cache_bytes),
+        flag("reserve-bytes", spec.reserve_bytes.unwrap_or(0).to_string(), spec.reserve_bytes.is_none()),
         flag("clock-skew", spec.clock_skew.to_string(), spec.clock_skew == usual.clock_skew),
         flag("duration", spec.duration.to_string(), as_usual),
         flag("precision", percent, as_usual || spec.precision.is_none()),
@@ -65,7 +66,7 @@ mod tests {
         assert_eq!(command(&usual), "doorbell run");
         assert_eq!(read(&command(&usual)), usual);
         // Each key by itself, and all of them; none that an experiment file has is forgotten, but for the one that no flag sets.
-        let others: [(&str, Value); 16] = [
+        let others: [(&str, Value); 17] = [
             ("fabric", json!("sim:cx4-edr")),
             ("workload", json!("ycsb")),
             ("protocol", json!("calvin:batch=8,epoch_us=50")),
@@ -76,6 +77,7 @@ mod tests {
             ("replicas", json!(1)),
             ("warm_cache", json!(false)),
             ("cache_bytes", json!(4096)),
+            ("reserve_bytes", json!(0)),
             ("clock_skew", json!("50us")),
             ("duration", json!("1500us")),
             ("precision", json!("2%")),

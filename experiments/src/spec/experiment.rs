@@ -127,6 +127,7 @@ struct Written {
     replicas: Option<Spanned<Value>>,
     warm_cache: Option<Spanned<Value>>,
     cache_bytes: Option<Spanned<Value>>,
+    reserve_bytes: Option<Spanned<Value>>,
     clock_skew: Option<Spanned<Value>>,
     duration: Option<Spanned<Value>>,
     precision: Option<Spanned<Value>>,
@@ -308,7 +309,7 @@ impl Written {
     }
 
     /// What holds for all points, by the names it is written with.
-    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 32] {
+    fn of_base(&self) -> [(&'static str, &Option<Spanned<Value>>); 33] {
         [
             ("fabric", &self.fabric),
             ("workload", &self.workload),
@@ -320,6 +321,7 @@ impl Written {
             ("replicas", &self.replicas),
             ("warm_cache", &self.warm_cache),
             ("cache_bytes", &self.cache_bytes),
+            ("reserve_bytes", &self.reserve_bytes),
             ("clock_skew", &self.clock_skew),
             ("duration", &self.duration),
             ("precision", &self.precision),

@@ -47,6 +47,9 @@ pub const REPLICAS: Limit = Limit { what: "replica", usual: 3, most: 16 };
 /// Bytes of location cache on each node: a word a record, so the usual ones cover two million. DrTM+H gave 300 MB to each machine.
 pub const CACHE_BYTES: Limit = Limit { what: "byte", usual: 16 << 20, most: 1 << 30 };
 
+/// Bytes of each copy's reserve, zero included: what a large machine has.
+pub const RESERVE_BYTES: u64 = 1 << 40;
+
 /// Connected queue pairs from a thread to a node, in runs of transactions: those of a cluster a hundred times as large.
 pub const QUEUE_PAIRS: Limit = Limit { what: "queue pair", usual: 1, most: 256 };
 

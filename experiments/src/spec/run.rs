@@ -147,6 +147,9 @@ pub struct RunSpec {
     /// Bytes of location cache on each node; what is usual if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u32>,
+    /// Bytes of the reserve that the tables of each copy share once they are full; what is usual for them if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve_bytes: Option<u64>,
     /// Each node's clock, from which timestamps are taken, is ahead or behind by up to this; drawn from the seed.
     pub clock_skew: Span,
     /// Measured time, the shortest if a precision is asked for; virtual on sim.
@@ -179,6 +182,7 @@ impl Default for RunSpec {
             queue_pairs: limits::QUEUE_PAIRS.usual,
             warm_cache: true,
             cache_bytes: None,
+            reserve_bytes: None,
             clock_skew: Span::from_ns(0),
             duration: limits::USUAL_REAL,
             precision: None,
@@ -203,6 +207,7 @@ impl RunSpec {
         "queue_pairs",
         "warm_cache",
         "cache_bytes",
+        "reserve_bytes",
         "clock_skew",
         "duration",
         "precision",
@@ -244,6 +249,7 @@ impl RunSpec {
                     value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))?;
             }
             "cache_bytes" => self.cache_bytes = Some(limits::CACHE_BYTES.check(number(value)?)?),
+            "reserve_bytes" => self.reserve_bytes = Some(values::reserve_bytes(&written(value))?),
             "clock_skew" => self.clock_skew = values::clock_skew(&written(value))?,
             "duration" => self.duration = values::span(&written(value))?,
             "max_duration" => self.max_duration = Some(values::span(&written(value))?),

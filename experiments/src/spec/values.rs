@@ -90,6 +90,18 @@ pub fn cache_bytes(text: &str) -> Result<u32, String> {
     count(text, limits::CACHE_BYTES)
 }
 
+/// `--reserve-bytes`.
+///
+/// # Errors
+/// In words, if it is no number or over the limit.
+pub fn reserve_bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
+    if bytes > limits::RESERVE_BYTES {
+        return Err(format!("{bytes} is too many: the limit is {} bytes", limits::RESERVE_BYTES));
+    }
+    Ok(bytes)
+}
+
 /// `--replicas`.
 #[allow(clippy::missing_errors_doc)]
 pub fn replicas(text: &str) -> Result<u32, String> {

@@ -26,7 +26,7 @@ pub use two_sided::TwoSided;
 use crate::plan::{CheckedPlan, Phase};
 use crate::rule::time::{Clock, Skew};
 use crate::rule::{Abort, CheckRule, LockRule, OnConflict, Timestamp};
-use crate::store::{Directory, Layout, LocationCache, TableId};
+use crate::store::{Directory, Layout, LocationCache, NodeStore, TableId};
 use crate::txn::{Access, NOWHERE, Scan, Txn};
 use primitives::exec::sleep_until;
 use primitives::fabric::{AnyNic, CpuWork, Nic};
@@ -263,6 +263,8 @@ pub enum Sabotage {
 pub(crate) struct Context {
     pub(crate) plan: CheckedPlan,
     pub(crate) layout: Arc<Layout>,
+    /// This node's own.
+    store: NodeStore,
     pub(crate) me: NodeId,
     pub(crate) worker: u16,
     directory: Directory,
@@ -311,7 +313,7 @@ impl Context {
             let known = cache.lookup(access.table, access.key);
             (access.location, access.fresh) = (known.unwrap_or(NOWHERE), false);
             // What no record's place can be need not be looked at.
-            if known.is_some_and(|at| !self.layout.may_be_record(access.table, at)) {
+            if known.is_some_and(|at| !self.store.may_be_record(access.primary, access.table, at)) {
                 self.forget(access);
             }
         }
@@ -322,6 +324,7 @@ impl Context {
     fn remember(&self, access: &Access) {
         if let Some(cache) = &self.cache {
             cache.fill(access.table, access.key, access.location);
+            self.store.learn(access.primary, access.table, access.location);
         }
     }
 

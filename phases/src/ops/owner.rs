@@ -326,6 +326,7 @@ mod tests {
             workers: 2,
             replicas: 1,
             log_ring_bytes: 1024,
+            reserve_bytes: 0,
             packing: Packing::Versions,
             first_version: 7,
         };

@@ -81,6 +81,7 @@ impl Phases {
     ) -> Phases {
         let context = Rc::new(Context {
             plan,
+            store: cluster.store(site.node).clone(),
             layout: cluster.layout().clone(),
             me: site.node,
             worker: site.worker,
@@ -92,13 +93,12 @@ impl Phases {
             torn: Cell::new(0),
             sabotage: Cell::new(None),
         });
-        let local = cluster.store(site.node).clone();
         Phases {
             one: OneSided::new(context.clone()),
             two: TwoSided::new(context.clone()),
             rings: Rings::new(cluster.layout()),
-            own_log: RefCell::new(RingReader::new(local.clone(), site.worker)),
-            local,
+            own_log: RefCell::new(RingReader::new(context.store.clone(), site.worker)),
+            local: context.store.clone(),
             context,
             log_waits: Cell::new(0),
             home_tables: Cell::new(0),

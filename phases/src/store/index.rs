@@ -17,10 +17,12 @@
 //! no location, or one whose tag and record disagree with the key it looks for. Either way it learns that by
 //! looking, never by trusting. Only the owner inserts and deletes (DrTM+H §6: inserts go to the owner), behind the gate;
 //! `slots` tells how. Entries stay in their bucket, a freed one is used again, and a chain that has no free one grows by an
-//! overflow bucket; buckets are never taken out of a chain.
+//! overflow bucket: one of its table's own, or, when those are used up, one in the reserve that the copy's tables share
+//! ([`reserve`](super::reserve)). Buckets are never taken out of a chain, and main buckets are never split.
 
 use super::layout::{BUCKET_BYTES, BUCKET_ENTRIES, Layout, TableId, hash};
 use super::record::Word;
+use super::reserve::Purpose;
 use super::{NodeStore, StoreError};
 use crate::rule::Packing;
 use primitives::mem::{Buf, Region};
@@ -266,12 +268,11 @@ impl NodeStore {
         }
         let part = self.layout.part(copy, table);
         let index = self.region.fetch_add(part.overflow_cursor, 1);
+        let mut next = part.overflow + index * BUCKET_BYTES;
         if index >= part.overflow_count {
             self.region.fetch_add(part.overflow_cursor, u64::MAX);
-            let buckets = part.overflow_count;
-            return Err(StoreError::IndexFull { table, node: self.node, buckets });
+            next = self.take_reserved(copy, table, Purpose::Buckets)?;
         }
-        let next = part.overflow + index * super::layout::BUCKET_BYTES;
         self.region.store(bucket + LINK_WORD as u64 * 8, next);
         Ok(next)
     }
@@ -300,6 +301,7 @@ mod tests {
             workers: 1,
             replicas: 1,
             log_ring_bytes: 0,
+            reserve_bytes: 0,
             packing: Packing::Counted,
             first_version: 1,
         };

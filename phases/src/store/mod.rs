@@ -1,14 +1,15 @@
 //! The records: one registered region per node, with hash indexes, records and log rings.
 //!
 //! Read in this order: [`layout`] (where everything lies), [`record`] (why a torn READ is never returned), `index`
-//! (buckets that one READ each can probe), `slots` (how records come and go), [`tree`] (keys in order), [`cache`]
-//! (locations remembered).
+//! (buckets that one READ each can probe), `slots` (how records come and go), `reserve` (what tables hold beyond what they declare),
+//! [`tree`] (keys in order), [`cache`] (locations remembered).
 
 pub mod cache;
 mod index;
 pub mod layout;
 mod ordered;
 pub mod record;
+mod reserve;
 mod slots;
 pub mod tree;
 
@@ -34,25 +35,43 @@ pub enum StoreError {
     /// A configuration that cannot be laid out.
     #[error("{0}")]
     Config(String),
-    /// The table has no room for another record.
-    #[error("table {table} of {node} is full at {capacity} records", table = .table.0)]
+    /// The table has no room for another record, and the reserve of its copy has none either.
+    #[error(
+        "table {name} of {node} is full: it has the {capacity} records it declares and {beyond} in the reserve of {reserve_bytes} B that its \
+         copy's tables share, of which nothing is left: raise `reserve_bytes`, or declare more rows"
+    )]
     Full {
         /// The table.
         table: TableId,
+        /// Its name.
+        name: String,
         /// The node.
         node: NodeId,
-        /// Records it has room for.
+        /// Records it declares.
         capacity: u64,
+        /// Records it has room for in the reserve.
+        beyond: u64,
+        /// Bytes of the reserve.
+        reserve_bytes: u64,
     },
-    /// The index has no room for another overflow bucket.
-    #[error("the index of table {table} on {node} has used up its {buckets} overflow buckets", table = .table.0)]
+    /// The index has no room for another overflow bucket, and the reserve of its copy has none either.
+    #[error(
+        "the index of table {name} on {node} is full: it has used up its {buckets} overflow buckets and {beyond} in the reserve of \
+         {reserve_bytes} B that its copy's tables share, of which nothing is left: raise `reserve_bytes`, or declare more rows"
+    )]
     IndexFull {
         /// The table.
         table: TableId,
+        /// Its name.
+        name: String,
         /// The node.
         node: NodeId,
-        /// Overflow buckets there are.
+        /// Overflow buckets of its own.
         buckets: u64,
+        /// Overflow buckets it has room for in the reserve.
+        beyond: u64,
+        /// Bytes of the reserve.
+        reserve_bytes: u64,
     },
     /// The key is there already.
     #[error("table {table} has a record of key {key} already", table = .table.0)]
@@ -123,7 +142,7 @@ impl NodeStore {
 
     /// Whether a table's record could lie at `offset` of this node's own partition: for offsets that a peer sent.
     pub(crate) fn is_record(&self, table: TableId, offset: u64) -> bool {
-        self.layout.has(table) && self.layout.may_be_record(table, offset)
+        self.layout.has(table) && self.may_be_record(self.node, table, offset)
     }
 
     /// The record's latest version, if this node holds a copy of it and it is of one piece: for checks and

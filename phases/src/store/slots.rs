@@ -19,12 +19,13 @@
 //! other keys; whoever creates a record comes behind it. Removed records leave no versions: whoever would have to see one from
 //! before its removal finds the floor of the chain, or the leaf's last removal, ahead of its own time and gives up.
 //!
-//! **Room** is what the layout has set aside. Removed records make room at once; a table without any refuses, and the transaction
-//! aborts.
+//! **Room** is what the layout has set aside for the table, and then what is left of the reserve that the copy's tables share
+//! ([`reserve`](super::reserve)). Removed records make room at once; where there is none the owner refuses, and the transaction aborts.
 
 use super::index::Gate;
 use super::layout::{Layout, SHARDS, TableId, hash};
 use super::record::Word;
+use super::reserve::{Purpose, Reserves};
 use super::tree::{Grown, Tree};
 use super::{NodeStore, Shape, StoreError, record};
 use crate::rule::{Abort, Ask, Header, LockRule, Mode, Packing, Timestamp, Verdict, versions};
@@ -45,6 +46,7 @@ pub(super) struct Owned {
     graves: Vec<Mutex<Tree>>,
     /// By table: times at which keys of a group were seen not to be there. None where versions are not times.
     gaps: Vec<Box<[AtomicU64]>>,
+    pub(super) reserves: Reserves,
 }
 
 /// Slots that were taken back. Most tables never have any, which is told without the latch; who does not see one that is being given
@@ -126,6 +128,7 @@ impl Owned {
             trees: (0..tables).map(of_table).collect(),
             graves: (0..copies * tables).map(|_| Mutex::new(Tree::default())).collect(),
             gaps: (0..tables).map(|_| (0..groups).map(|_| AtomicU64::new(0)).collect()).collect(),
+            reserves: Reserves::new(layout),
         }
     }
 }
@@ -221,7 +224,7 @@ impl NodeStore {
         let index = self.region.fetch_add(part.record_cursor, 1);
         if index >= part.record_count {
             self.region.fetch_add(part.record_cursor, u64::MAX);
-            return Err(StoreError::Full { table, node: self.node, capacity: part.record_count });
+            return self.take_reserved(copy, table, Purpose::Records);
         }
         let stride = self.layout.stride(table);
         let slot = part.records + index * stride;
@@ -525,8 +528,9 @@ impl NodeStore {
             return;
         };
         let part = self.layout.part(copy, table);
-        for index in 0..self.region.load(part.record_cursor).min(part.record_count) {
-            let offset = part.records + index * self.layout.stride(table);
+        let declared = self.region.load(part.record_cursor).min(part.record_count);
+        let declared = (0..declared).map(|index| part.records + index * self.layout.stride(table));
+        for offset in declared.chain(self.reserved_places(copy, table)) {
             let key = self.region.load(offset + record::KEY_WORD as u64 * 8);
             if self.entry_of(self.layout.bucket(copy, table, key), key, offset).is_some() {
                 show(key, self.stored(table, offset));

@@ -104,6 +104,7 @@ fn layout(spec: &Spec, shape: Shape) -> Result<Layout, StoreError> {
         workers: shape.workers,
         replicas: spec.replicas,
         log_ring_bytes: 256 << 10,
+        reserve_bytes: 0,
         packing: Packing::Counted,
         first_version: 1,
     })

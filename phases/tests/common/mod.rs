@@ -45,6 +45,7 @@ pub struct Setup {
     pub needs: Needs,
     pub cache_bytes: usize,
     pub ring_bytes: u64,
+    pub reserve_bytes: u64,
     pub config: WorkerConfig,
     /// Coroutines on every worker rather than one on node 0.
     pub everywhere: u32,
@@ -87,6 +88,7 @@ pub fn setup(plan: Plan) -> Setup {
         needs: Needs::OCC,
         cache_bytes: 1 << 16,
         ring_bytes: 4096,
+        reserve_bytes: 0,
         config: WorkerConfig::default(),
         everywhere: 0,
     }
@@ -229,6 +231,7 @@ impl<O: Send + 'static, S: Fn(Rc<Env>) -> Local<O> + Sync> Program for Run<'_, S
             workers: self.setup.workers,
             replicas: self.setup.replicas,
             log_ring_bytes: self.setup.ring_bytes,
+            reserve_bytes: self.setup.reserve_bytes,
             packing: self.setup.needs.packing,
             first_version: 1,
         })

@@ -111,6 +111,7 @@ mod tests {
                 workers: 1,
                 replicas,
                 log_ring_bytes: 1024,
+                reserve_bytes: 0,
                 packing: Packing::Counted,
                 first_version: 1,
             });

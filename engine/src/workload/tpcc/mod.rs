@@ -17,7 +17,8 @@
 //!   100), not dealt from decks (clause 5.2.4.2). So rates are not tpmC.
 //! - Districts are drawn anew for each transaction, stock-level's too (a terminal's own by clause 2.8.1.1).
 //! - A delivery is done at once, all ten districts in one transaction, instead of being queued (clause 2.7.2).
-//! - Orders never leave: there is room for `order_room_per_district` more, then inserts abort with `table-full`.
+//! - Orders never leave: there is room for `order_room_per_district` more, and for what the reserve takes (`reserve_bytes`); then inserts
+//!   abort with `table-full`.
 //! - Stock-level is serializable like all others, though it may read committed data only (clause 2.8.2.3).
 //! - Sizes may be smaller than the specification's; constants keep their proportion (`random`).
 
@@ -227,7 +228,7 @@ impl Workload for Tpcc {
         };
         let fixed = |name, each: u64, words| table(name, each * warehouses, words, each * of_node);
         let of_orders = |name, first: u64, words| {
-            table(name, first * districts, words, (first + order_room) * of_districts)
+            table(name, first * districts, words, (first + order_room) * of_districts).grows()
         };
         let undelivered = orders - self.size.delivered();
         let lines = Self::lines_of((orders + order_room) * of_districts);
@@ -240,7 +241,7 @@ impl Workload for Tpcc {
             of_orders("new-order", undelivered, columns::new_order::WORDS).ordered(),
             of_orders("order", orders, columns::order::WORDS),
             of_orders("customer-order", orders, columns::customer_order::WORDS).ordered(),
-            table("order-line", self.lines, columns::order_line::WORDS, lines).ordered(),
+            table("order-line", self.lines, columns::order_line::WORDS, lines).ordered().grows(),
             table("item", items * nodes, columns::item::WORDS, items),
             fixed("stock", items, columns::stock::WORDS),
         ]

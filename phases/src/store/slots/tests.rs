@@ -30,6 +30,7 @@ fn store_packed(rows: u64, first_version: u64, replicas: u16, packing: Packing) 
         workers: 1,
         replicas,
         log_ring_bytes: 1024,
+        reserve_bytes: 0,
         packing,
         first_version,
     };
