@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
 use phases::demand::handler;
+use phases::rule::Abort;
 use primitives::measure::{PHASES, Row};
 use primitives::mesh::FabricSpec;
 use primitives::profile::Profile;
@@ -99,7 +100,7 @@ pub fn answer_all(
     answers.collect::<Result<_, _>>().map(Some)
 }
 
-/// The answer of a binding that reads a profile, `None` if it needs an experiment.
+/// The answer of a binding that reads a profile or what this project states itself, `None` if it needs an experiment.
 pub(crate) fn parameter(
     binding: &Binding,
     claim: &Claim,
@@ -107,6 +108,9 @@ pub(crate) fn parameter(
 ) -> Option<Result<Answer, String>> {
     if binding.experiment.is_some() {
         return None;
+    }
+    if let Some(row) = &binding.states {
+        return Some(row.answer(&claim.value.cells));
     }
     let mut table = Table::default();
     for asked in binding.parameters() {
@@ -201,6 +205,23 @@ impl Table {
             columns.extend(cell.parse::<f64>().ok().map(|value| (format!("{phase}.{name}"), value)));
         }
     }
+
+    /// Adds what aborted attempts of a point that is there, in percent of them: a column `aborts.REASON` for each reason there is, 0
+    /// where no row has it. Where nothing aborted there is no share, and no column.
+    pub fn push_aborts(&mut self, at: &[(String, String)], rows: &[&Row]) {
+        let axes: BTreeMap<String, String> = at.iter().cloned().collect();
+        let Some((_, columns)) = self.points.iter_mut().find(|(point, _)| *point == axes) else { return };
+        let count = |reason: Option<&str>| -> u64 {
+            let conflicts = rows.iter().filter(|row| row.get("class") == Some("conflict"));
+            let of = conflicts.filter(|row| reason.is_none() || row.get("reason") == reason);
+            of.filter_map(|row| row.get("count")?.parse::<u64>().ok()).sum()
+        };
+        let all = count(None);
+        for reason in Abort::ALL.iter().filter(|_| all > 0) {
+            let share = 100.0 * count(Some(reason.name())) as f64 / all as f64;
+            columns.insert(format!("aborts.{}", reason.name()), share);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -219,6 +240,33 @@ mod tests {
         let slower = number(&Profiles::shipped().with(slow));
         assert!((20.0..100.0).contains(&shipped), "{shipped} M ATOMIC/s");
         assert!(slower < shipped / 2.5, "{slower} of {shipped}");
+    }
+
+    #[test]
+    fn aborts_are_told_as_shares_of_aborted_attempts() {
+        let at = |protocol: &str| vec![("protocol".to_owned(), protocol.to_owned())];
+        let row = |class: &str, reason: &str, count: u64| {
+            Row::new().with("class", class).with("reason", reason).with("count", count)
+        };
+        let mut table = Table::default();
+        table.push(&at("mvcc"), &Row::new());
+        table.push(&at("occ"), &Row::new());
+        let rows = [
+            row("conflict", "read-locked", 3),
+            row("conflict", "no-version", 1),
+            row("application", "insufficient-funds", 96),
+        ];
+        table.push_aborts(&at("mvcc"), &rows.iter().collect::<Vec<_>>());
+        let none = [row("application", "insufficient-funds", 5)];
+        table.push_aborts(&at("occ"), &none.iter().collect::<Vec<_>>());
+        let [mvcc, occ] = &table.points[..] else { panic!("{table:?}") };
+        let share = |name: &str| mvcc.1.get(&format!("aborts.{name}")).copied();
+        assert_eq!(
+            (share("no-version"), share("read-locked"), share("died")),
+            (Some(25.0), Some(75.0), Some(0.0))
+        );
+        assert_eq!(share("died").map(|share| format!("{share:.2}")).as_deref(), Some("0.00"));
+        assert!(occ.1.is_empty(), "{occ:?}");
     }
 
     #[test]

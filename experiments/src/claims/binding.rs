@@ -16,7 +16,7 @@ use phases::plan::Phase;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Form, Published};
+use super::{Form, Published, Row};
 
 /// Values of one axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -308,7 +308,7 @@ pub struct Drawn {
 }
 
 /// What answers a claim.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Binding {
     /// The experiment; none where a parameter answers.
@@ -327,6 +327,9 @@ pub struct Binding {
     /// The relations; all must hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Vec<Predicate>>,
+    /// What this project states itself of a row of a configuration table: no experiment is run, and nothing judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<Row>,
     /// The claim set what answers it, a profile's number or a setting of the experiment: it holds by itself and judges nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restates: bool,
@@ -344,6 +347,18 @@ impl Binding {
     pub(super) fn check(&self, published: &Published, external: bool) -> Result<(), String> {
         if external {
             return Err("an external claim is not expected of us, so nothing answers it".to_owned());
+        }
+        if let Some(row) = &self.states {
+            let alone = Binding {
+                states: Some(row.clone()),
+                restates: true,
+                differs: self.differs.clone(),
+                ..Binding::default()
+            };
+            if *self != alone {
+                return Err("`states` stands alone, with `restates: true`".to_owned());
+            }
+            return row.check(&published.cells);
         }
         let relation = matches!(published.form, Form::Ordering | Form::Shape);
         match (&self.number, &self.holds) {

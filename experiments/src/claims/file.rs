@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Binding;
 use super::library;
+use super::{Binding, NotYet, Obstacle};
 use crate::error::CliError;
 use crate::yaml::{Document, Spanned};
 
@@ -262,6 +262,9 @@ pub struct Claim {
     /// The experiment that answers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Binding>,
+    /// Why nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_yet: Option<NotYet>,
 }
 
 impl Claim {
@@ -306,6 +309,7 @@ struct WrittenClaim {
     contradicts: Vec<String>,
     reason: Option<Spanned<String>>,
     answered_by: Option<Spanned<Binding>>,
+    not_yet: Option<Spanned<NotYet>>,
 }
 
 #[derive(Deserialize)]
@@ -345,6 +349,19 @@ pub(super) fn read(document: &Document) -> Result<Vec<(Claim, Spanned<String>)>,
                 return Err(document.error(reason, format!("{}: {why}", claim.id.value)));
             }
         }
+        if let Some(open) = &claim.not_yet {
+            let wrong = match (&claim.answered_by, open.value.why.trim()) {
+                (_, "") => Some("an empty `why` is none"),
+                (Some(_), _) => Some("something answers it, so that there is no `not_yet` to give"),
+                _ if claim.external && open.value.kind != Obstacle::OtherSystem => {
+                    Some("what is `external` is of another system: `kind: other-system`")
+                }
+                _ => None,
+            };
+            if let Some(why) = wrong {
+                return Err(document.error(open, format!("{}: {why}", claim.id.value)));
+            }
+        }
         let at = claim.id.clone();
         claims.push((
             Claim {
@@ -366,6 +383,7 @@ pub(super) fn read(document: &Document) -> Result<Vec<(Claim, Spanned<String>)>,
                 contradicts: claim.contradicts,
                 reason: claim.reason.map(|reason| reason.value),
                 answered_by: claim.answered_by.map(|binding| binding.value),
+                not_yet: claim.not_yet.map(|open| open.value),
             },
             at,
         ));

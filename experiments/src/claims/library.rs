@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::spec::{Experiment, SpecKind};
 use crate::yaml::Document;
 use phases::plan::Phase;
+use phases::rule::Abort;
 use primitives::measure::{PHASES, Printed, TableName, columns, deciding};
 use primitives::profile::Profile;
 use std::collections::BTreeMap;
@@ -107,8 +108,15 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
             && Phase::ALL.iter().any(|known| known.name() == phase)
             && PHASES[2..].iter().any(|known| known.0 == column)
     };
+    // Of what aborted attempts, `aborts.REASON` has the share.
+    let of_aborts = |(table, reason): (&str, &str)| {
+        experiment.kind == SpecKind::Run
+            && table == "aborts"
+            && Abort::ALL.iter().any(|known| known.name() == reason)
+    };
     for y in std::iter::once(y.as_str()).chain(binding.columns()) {
-        if !known.iter().any(|column| column == y) && !y.split_once('.').is_some_and(of_phase) {
+        let there = |of: &dyn Fn((&str, &str)) -> bool| y.split_once('.').is_some_and(of);
+        if !known.iter().any(|column| column == y) && !there(&of_phase) && !there(&of_aborts) {
             return Err(format!("experiment {name} has no column {y}"));
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! A claim is *bound* to the experiment that answers it ([`Binding`]): which of its points, and which number or
 //! relation of them. [`answers`] measures just those points, against any profile; [`verdict`] holds the rules by which
-//! an answer passes. Code that calibration runs reaches no judge and no file of claims; `tests.rs` follows it.
+//! an answer passes. What nothing answers says why ([`NotYet`]). Code that calibration runs reaches no judge and no file of claims; `tests.rs` follows it.
 
 pub mod answers;
 mod binding;
@@ -15,7 +15,9 @@ mod evaluate;
 mod file;
 pub mod known;
 pub mod library;
+mod not_yet;
 mod relation;
+mod row;
 pub mod scoreboard;
 mod table;
 pub mod verdict;
@@ -23,6 +25,8 @@ pub mod verdict;
 pub use binding::{At, Binding, Number, Pick, Predicate};
 pub use evaluate::{Answer, Scale, evaluate};
 pub use file::{Claim, Form, Kind, Published, Setup, Split, Testbed};
+pub use not_yet::{NotYet, Obstacle, by_obstacle};
+pub use row::Row;
 pub use table::Table;
 
 use std::sync::atomic::AtomicBool;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scoreboard::{self, Counts, Entry, KINDS};
 use super::verdict::Verdict;
-use super::{Claim, Claims, Kind, Split, answers, library, load};
+use super::{Claim, Claims, Kind, Split, answers, by_obstacle, library, load};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +75,7 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
         let claims = recorded.values().filter(|row| row.build == **build).count();
         format!("{build} ({})", count(claims as u64, "claim"))
     };
+    let open = claims.iter().filter(|claim| claim.not_yet.is_some()).count();
     let mut text = format!(
         "# What became of the claims\n\n\
          What `doorbell reproduce` got for each of the {} claims that it answers: predictions of the simulator, seed 1, build {}. \
@@ -82,9 +83,12 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
          Errors are of what is compared: a gain of 13 % as 1.13, a loss of 5 % as 0.95, of a bound (at least, at most, up to) the number that it \
          names, whichever side is asked; and what is published must also show, by more than half of it and by more than the rates are known \
          (`src/claims/verdict.rs`), so that a small error may be a miss and a large one none. \
+         The other {} claims stand [below](#what-nothing-answers-{}-claims), each with why. \
          This page is written from `verdicts.csv` and the claims' files (`src/claims/recorded.rs`), and a test holds it to them.\n",
         recorded.len(),
-        builds.iter().map(of_build).collect::<Vec<_>>().join(", ")
+        builds.iter().map(of_build).collect::<Vec<_>>().join(", "),
+        open,
+        open
     );
     text.push_str(&by_kind(claims, recorded));
     let mut papers: Vec<&str> = claims.iter().map(|claim| claim.paper.as_str()).collect();
@@ -101,7 +105,48 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
             }
         }
     }
+    text.push_str(&unanswered(claims));
     text.push_str(&contradicting(claims, recorded));
+    text
+}
+
+/// What nothing answers, by obstacle and paper, and why each is not answered.
+fn unanswered(claims: &Claims) -> String {
+    let mut papers: Vec<&str> = claims.iter().map(|claim| claim.paper.as_str()).collect();
+    papers.dedup();
+    let open = by_obstacle(claims.iter());
+    let all: usize = open.iter().map(|(_, claims)| claims.len()).sum();
+    let head = papers.join(" | ");
+    let mut text = format!(
+        "\n## What nothing answers: {all} claims\n\n\
+         `reproduce --json` lists them under `not_yet`.\n\n\
+         | kind | what it means | all | {head} |\n|---|---|--:|{}\n",
+        "--:|".repeat(papers.len())
+    );
+    for (kind, claims) in &open {
+        let of_paper = |paper: &&str| match claims.iter().filter(|(claim, _)| claim.paper == **paper).count()
+        {
+            0 => String::new(),
+            number => number.to_string(),
+        };
+        let cells = papers.iter().map(of_paper).collect::<Vec<_>>().join(" | ");
+        text.push_str(&format!("| {} | {} | {} | {cells} |\n", kind.name(), kind.meaning(), claims.len()));
+    }
+    for (kind, claims) in &open {
+        text.push_str(&format!(
+            "\n### {}: {}\n\n| claim | where | what | published | why |\n|---|---|---|---|---|\n",
+            kind.name(),
+            kind.meaning()
+        ));
+        for (claim, not_yet) in claims {
+            let published = claim.value.text(&claim.unit);
+            let cells = [&claim.id, &claim.place, &claim.metric, &published, &not_yet.why];
+            text.push_str(&format!(
+                "| {} |\n",
+                cells.map(|text| text.trim().replace('|', "\\|")).join(" | ")
+            ));
+        }
+    }
     text
 }
 

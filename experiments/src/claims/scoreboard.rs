@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::evaluate::Answer;
 use super::verdict::{Verdict, judge};
-use super::{Claim, Kind, Split};
+use super::{Claim, Kind, Split, by_obstacle};
 
 /// One claim, judged or not.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl<'c> Entry<'c> {
             "published": claim.value, "got": self.answer, "error": self.error, "verdict": self.verdict,
             "detail": self.detail(), "reason": self.reason(), "caveat": claim.caveat, "contradicts": claim.contradicts,
             "experiment": claim.answered_by.as_ref().and_then(|b| b.experiment.clone()),
-            "differs": claim.answered_by.as_ref().and_then(|b| b.differs.clone()),
+            "differs": claim.answered_by.as_ref().and_then(|b| b.differs.clone()), "not_yet": claim.not_yet,
         })
     }
 }
@@ -188,6 +188,15 @@ pub fn summary(entries: &[Entry<'_>]) -> Value {
         value
     };
     json!({ "calibrate": of_split(Split::Calibrate), "hold-out": of_split(Split::HoldOut) })
+}
+
+/// What nothing answers, by obstacle: how many, what it means, and which claims.
+pub fn not_yet(entries: &[Entry<'_>]) -> Value {
+    let of = by_obstacle(entries.iter().map(|entry| entry.claim)).into_iter().map(|(kind, claims)| {
+        let ids: Vec<&str> = claims.iter().map(|(claim, _)| claim.id.as_str()).collect();
+        (kind.name().to_owned(), json!({ "count": ids.len(), "meaning": kind.meaning(), "claims": ids }))
+    });
+    Value::Object(of.collect())
 }
 
 /// What is missed and gives no reason.

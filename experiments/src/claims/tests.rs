@@ -152,7 +152,7 @@ fn calibration_code_uses_the_view_alone() {
     assert!(files.len() > 20, "the sources were found");
     let mut uses = 0;
     for file in files {
-        let name = file.display().to_string();
+        let name = below(&file);
         if JUDGES.iter().any(|judge| name.contains(judge)) {
             continue;
         }
@@ -169,6 +169,11 @@ fn calibration_code_uses_the_view_alone() {
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where a file lies below this crate's folder: what lies above may have any name.
+fn below(file: &Path) -> String {
+    file.strip_prefix(folder()).unwrap_or(file).display().to_string()
 }
 
 /// The code of a file, without comments and without its tests.
@@ -273,7 +278,7 @@ fn no_code_or_file_that_calibration_reaches_has_a_hold_out_claim() {
         "{ours:?}"
     );
     for file in &ours {
-        let name = file.display().to_string();
+        let name = below(file);
         let judge = JUDGES[1..].iter().any(|judge| name.contains(judge));
         assert!(!judge, "calibration reaches {name}");
         if name.contains("/claims/") {
@@ -392,7 +397,28 @@ fn what_restates_a_claim_is_told_apart() {
     let claims = load().unwrap();
     let restated = |c: &&Claim| c.answered_by.as_ref().is_some_and(|b| b.restates);
     let ids: Vec<&str> = claims.iter().filter(restated).map(|c| c.id.as_str()).collect();
-    assert_eq!(ids, ["DRH-P07", "DRH-P08", "DRH-P09", "DRH-P10", "DRH-P11"]);
+    let profiles = ["DRH-P07", "DRH-P08", "DRH-P09", "DRH-P10", "DRH-P11"];
+    let tables = [
+        "DRH-T1-RC",
+        "DRH-T1-UC",
+        "DRH-T1-UD",
+        "DRH-T2-RW-E",
+        "DRH-T2-RW-V",
+        "DRH-T2-RW-L",
+        "DRH-T2-RW-C",
+        "DRH-T2-RO-R",
+        "DRH-T2-RO-V",
+        "DRH-T4-FaRM",
+        "DRH-T4-DrTM_R",
+        "DRH-T4-FaSST",
+        "DRH-T4-DrTM_H",
+    ];
+    assert_eq!(ids, [&profiles[..], &tables[..]].concat());
+    // A row of a configuration table is stated, and nothing else is.
+    let stated = |c: &&Claim| c.answered_by.as_ref().is_some_and(|b| b.states.is_some());
+    let rows: Vec<&str> = claims.iter().filter(stated).map(|c| c.id.as_str()).collect();
+    assert_eq!(rows, tables);
+    assert!(claims.iter().filter(stated).all(|c| c.value.form == Form::Config));
     // A number of a profile answers nothing else.
     let reads_profile = |c: &&Claim| c.answered_by.as_ref().is_some_and(|b| !b.parameters().is_empty());
     assert!(claims.iter().filter(reads_profile).all(|c| restated(&c)));
@@ -401,6 +427,28 @@ fn what_restates_a_claim_is_told_apart() {
     assert_eq!(entry.verdict, verdict::Verdict::Restated);
     let counts = scoreboard::count(&[entry], |_| true);
     assert_eq!((counts.checked, counts.passed, counts.restated, counts.median_error), (0, 0, 1, None));
+}
+
+/// Every claim is either answered or says why not, in words of its own for what could be done.
+#[test]
+fn what_nothing_answers_says_why() {
+    let claims = load().unwrap();
+    for claim in claims.iter() {
+        let (bound, open) = (claim.answered_by.is_some(), &claim.not_yet);
+        assert_eq!(bound, open.is_none(), "{}: either `answered_by` or `not_yet`", claim.id);
+        let Some(open) = open else { continue };
+        let sentence = open.why.len() > 30 && open.why.ends_with('.');
+        assert!(sentence, "{}: `{}` is no sentence", claim.id, open.why);
+    }
+    let listed: Vec<&str> =
+        by_obstacle(claims.iter()).iter().flat_map(|(_, open)| open).map(|(c, _)| c.id.as_str()).collect();
+    let unbound = claims.iter().filter(|c| c.answered_by.is_none()).count();
+    assert_eq!(listed.len(), unbound, "each is listed once");
+    // Nobody answers for another system.
+    let external = claims.iter().filter(|c| c.external);
+    for claim in external {
+        assert_eq!(claim.not_yet.as_ref().map(|o| o.kind), Some(Obstacle::OtherSystem), "{}", claim.id);
+    }
 }
 
 /// What READMEs count, they count as the files do.
@@ -422,6 +470,12 @@ fn readmes_count_claims_as_the_files_do() {
         "Of {may_set} calibrate claims {theirs} are bound, {restated} of which restate what was set from them; {open} are not yet"
     );
     assert!(root.contains(&told) && here.contains(&told), "{told}");
+    for (kind, of_kind) in by_obstacle(claims.iter()) {
+        let hold_out = of_kind.iter().filter(|(c, _)| !calibrate(c)).count();
+        let row = format!("| {} | {} | {} | {hold_out} |", kind.name(), kind.meaning(), of_kind.len());
+        assert!(here.contains(&row), "{row}");
+    }
+    assert!(root.contains(&format!("{} are [listed with why not]", all - of)), "{}", all - of);
     for paper in ["drtmh-osdi18", "rcc-vldb"] {
         let judged = count(&|c| c.paper == paper && !calibrate(c) && bound(c));
         assert!(root.contains(&format!("of {judged} |")), "{paper}: {judged} hold-out claims are bound");
@@ -500,6 +554,32 @@ fn mistakes_have_line_and_column() {
             "external",
         ),
         ("note: n\n", "note: n\n    reason: because\n", "c.yaml:14:13: A: nothing answers it"),
+        (
+            "note: n\n",
+            "note: n\n    not_yet: {kind: later, why: w}\n",
+            "c.yaml:14:21: claims.0.not_yet.kind: unknown variant `later`",
+        ),
+        ("note: n\n", "note: n\n    not_yet: {kind: to-do, why: ' '}\n", "A: an empty `why` is none"),
+        (
+            "note: n\n",
+            "note: n\n    external: true\n    not_yet: {kind: to-do, why: w}\n",
+            "A: what is `external` is of another system",
+        ),
+        (
+            "note: n\n",
+            "note: n\n    not_yet: {kind: to-do, why: w}\n    answered_by: {experiment: rates-per-machine, number: {value: {verb: read, payload: 8}}}\n",
+            "A: something answers it",
+        ),
+        (
+            "note: n\n",
+            "note: n\n    answered_by: {states: {transport: rc}, restates: true}\n",
+            "such a row has a cell send_recv",
+        ),
+        (
+            "note: n\n",
+            "note: n\n    answered_by: {states: {transport: rc}}\n",
+            "`states` stands alone, with `restates: true`",
+        ),
         (
             "note: n\n",
             "note: n\n    reason: ' '\n    answered_by: {experiment: rates-per-machine, number: {value: {verb: read, payload: 8}}}\n",

@@ -219,6 +219,7 @@ mod tests {
             contradicts: Vec::new(),
             reason: None,
             answered_by: None,
+            not_yet: None,
         }
     }
 

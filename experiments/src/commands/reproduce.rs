@@ -17,7 +17,7 @@ use crate::claims::answers::Profiles;
 use crate::claims::known::Known;
 use crate::claims::scoreboard::{self, Counts, Entry};
 use crate::claims::verdict::{CALIBRATE, HOLD_OUT, Verdict};
-use crate::claims::{self, Answer, Claim, Claims, Kind, Split, Table, library};
+use crate::claims::{self, Answer, Binding, Claim, Claims, Kind, Obstacle, Split, Table, library};
 use crate::directory::HOME;
 use crate::error::{CliError, Exit};
 use crate::fabrics::require;
@@ -77,6 +77,7 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
         "claims": entries.iter().map(Entry::json).collect::<Vec<_>>(),
         "summary": scoreboard::summary(&entries),
         "without_reason": scoreboard::unexplained(&entries),
+        "not_yet": scoreboard::not_yet(&entries),
         "rates_known": known,
     });
     if !tables.is_empty() {
@@ -198,6 +199,13 @@ fn measure(
             at(&row).into_iter().for_each(|point| table.push_phase(&point.at, &row));
         }
     }
+    if TableName::of(experiment.kind.results()).contains(&TableName::Aborts) {
+        let aborts = dir.rows(TableName::Aborts)?;
+        for point in rows.iter().filter_map(at) {
+            let of_point = |row: &&Row| row.number("point") == Some(point.index as f64);
+            table.push_aborts(&point.at, &aborts.iter().filter(of_point).collect::<Vec<_>>());
+        }
+    }
     Ok((table, Known::of(&rows)))
 }
 
@@ -208,7 +216,10 @@ fn answer(
     lacking: &BTreeMap<String, String>,
     profiles: &Profiles,
 ) -> Result<Answer, String> {
-    let Some(binding) = &claim.answered_by else { return Err("no experiment yet".to_owned()) };
+    let Some(binding) = &claim.answered_by else {
+        let why = claim.not_yet.as_ref().map(|open| open.why.clone());
+        return Err(why.unwrap_or_else(|| "no experiment yet".to_owned()));
+    };
     if let Some(answer) = claims::answers::parameter(binding, claim, profiles) {
         return answer;
     }
@@ -298,6 +309,29 @@ fn shown(entries: &[Entry<'_>], all: bool) -> String {
         text.push('\n');
     }
     text.push_str(&totals(entries));
+    text.push_str(&unanswered(entries, all));
+    text
+}
+
+/// How many claims nothing answers, by obstacle; of `all`, why each is not answered.
+fn unanswered(entries: &[Entry<'_>], all: bool) -> String {
+    let open = claims::by_obstacle(entries.iter().map(|entry| entry.claim));
+    if open.is_empty() {
+        return String::new();
+    }
+    let number: usize = open.iter().map(|(_, claims)| claims.len()).sum();
+    let hint = if all { "" } else { "; --all says why of each" };
+    let mut text = format!("\nNothing answers {} of these claims (not yet or external){hint}\n", number);
+    let row = |(kind, claims): &(Obstacle, Vec<_>)| {
+        [kind.name().to_owned(), claims.len().to_string(), kind.meaning().to_owned()]
+    };
+    text.push_str(&table(&["kind", "claims", "what it means"], open.iter().map(row).collect::<Vec<_>>()));
+    for (kind, claims) in open.iter().filter(|_| all) {
+        text.push_str(&format!("\n{}: {}\n", kind.name(), kind.meaning()));
+        for (claim, not_yet) in claims {
+            text.push_str(&format!("  {}: {}\n", claim.id, not_yet.why.trim_end()));
+        }
+    }
     text
 }
 
@@ -384,8 +418,9 @@ fn list(claims: &[&Claim]) -> String {
         let rows = claims.iter().filter(|claim| claim.paper == *paper).map(|claim| {
             let by = match (&claim.answered_by, claim.external) {
                 (_, true) => "external",
+                (Some(Binding { states: Some(_), .. }), _) => "stated here",
                 (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a profile"),
-                (None, _) => "not yet",
+                (None, _) => claim.not_yet.as_ref().map_or("not yet", |open| open.kind.name()),
             };
             let kind = format!("{} {}", claim.split.name(), claim.kind.name());
             let [what, published] = in_words(claim);
@@ -493,6 +528,29 @@ mod tests {
         let open = told(Err("not measured".to_owned()));
         assert!(open.contains("none of these 1 has an answer; --all lists them"), "{open}");
         assert!(!open.contains("published"), "{open}");
+    }
+
+    /// How many claims nothing answers is told by kind, and why of each where that is asked for, to people and to programs.
+    #[test]
+    fn what_nothing_answers_is_counted_and_told_where_asked_for() {
+        let claims = claims::load().unwrap();
+        let unasked = || Err("not asked".to_owned());
+        let entries: Vec<Entry<'_>> = claims.iter().map(|claim| Entry::new(claim, unasked())).collect();
+        let unbound = claims.iter().filter(|claim| claim.answered_by.is_none()).count();
+        let why = &claims.get("RCC-F3c").unwrap().not_yet.as_ref().unwrap().why;
+        let [short, long] = [false, true].map(|all| shown(&entries, all));
+        assert!(short.contains(&format!("Nothing answers {unbound} of these claims")), "{short}");
+        assert!(short.contains("to-do") && !short.contains(why.as_str()), "{short}");
+        assert!(long.contains(&format!("  RCC-F3c: {why}\n")), "{long}");
+        let told = scoreboard::not_yet(&entries);
+        let counts = told.as_object().unwrap().values().map(|kind| kind["count"].as_u64().unwrap());
+        assert_eq!(counts.sum::<u64>(), unbound as u64);
+        assert!(told["to-do"]["claims"].as_array().unwrap().contains(&json!("RCC-F3c")), "{told}");
+        let entry = entries.iter().find(|entry| entry.claim.id == "RCC-F3c").unwrap();
+        assert_eq!(entry.json()["not_yet"], json!({ "kind": "to-do", "why": why }));
+        let bound = [Entry::new(claims.get("DRH-P02").unwrap(), unasked())];
+        assert!(!shown(&bound, true).contains("Nothing answers"));
+        assert_eq!(scoreboard::not_yet(&bound), json!({}));
     }
 
     /// Beside a miss stands its reason, or that there is none; what passes gives none, whatever its file says.
