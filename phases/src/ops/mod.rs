@@ -7,6 +7,7 @@
 mod found;
 mod handlers;
 mod letters;
+mod local;
 mod logging;
 mod one_sided;
 mod owner;
