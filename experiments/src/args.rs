@@ -358,6 +358,10 @@ pub struct TuneArgs {
     /// there is; usually the most throughput. Where no plan keeps the mean, the quickest is chosen, and that is said.
     #[arg(long, value_name = "TIME|least", allow_hyphen_values = true, value_parser = listed(values::latency, listed::least))]
     pub latency: Option<Objective>,
+    /// Location cache of each node in bytes, a word a record; usually plans are searched with 16 MiB, and the budget that the chosen one
+    /// needs is told.
+    #[arg(long, value_name = "BYTES", value_parser = values::cache_bytes)]
+    pub cache_bytes: Option<u32>,
     /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim a dozen more
     /// that what those got suggests, and the choice and the three fastest of all twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
     /// each. Unless --coroutines says how many, the fastest then runs with nine counts from 1 to 32, and the file has the count that serves it
@@ -476,7 +480,8 @@ impl TuneArgs {
 
     /// What the flags ask for, as a run without a plan. Rivals are told apart by a few per cent, in equal times.
     pub fn spec(&self) -> RunSpec {
-        self.what.spec(&self.protocols().join(","), PlanChoice::Tuned)
+        let spec = self.what.spec(&self.protocols().join(","), PlanChoice::Tuned);
+        RunSpec { cache_bytes: self.cache_bytes, ..spec }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `doorbell tune` and its directory: what of a search is refused and kept, and what its plans get when they run.
+//! `doorbell tune` and its directory: what of a search is refused and kept, what it tells, and what its plans get when they run.
 
 mod common;
 
@@ -238,4 +238,50 @@ fn plans_that_run_in_real_time_take_turns() {
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let ci = told["regret_ci"].as_f64().or(told["lead_ci"].as_f64());
     assert!(ci.is_some_and(|ci| ci > 0.0), "{told}");
+}
+
+/// The budget of the location caches and the choices beside primitives are told to people and to programs, and the command that is
+/// printed asks for the budget; one that was asked for is searched with, and none is chosen.
+#[test]
+fn the_tuner_chooses_a_cache_budget_and_tells_what_each_choice_saves() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["tune", "--fabric", "sim:cx4-edr", "--set", "accounts_per_thread=10000", "--coroutines", "8"];
+    let tuned = |name: &str, more: &[&str]| {
+        let (out, json) = (dir.path().join(name), dir.path().join(format!("{name}.json")));
+        let files = ["--out", out.to_str().unwrap(), "--json", json.to_str().unwrap()];
+        let (text, _) = self::told(&[&args[..], &files, more].concat());
+        let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let plan = std::fs::read_to_string(out.join("tuned.plan.yaml")).unwrap();
+        (text, told, plan)
+    };
+    let (text, told, plan) = tuned("usual", &[]);
+    let bytes = told["cache_budget"]["cache_bytes"].as_u64().expect("a budget");
+    let ladder = told["cache_budget"]["ladder"].as_array().unwrap();
+    let rate = |rung: &serde_json::Value| rung["predicted_per_s"].as_f64().unwrap();
+    let most = ladder.iter().map(rate).fold(0.0, f64::max);
+    let first = ladder.iter().find(|rung| rate(rung) >= 0.99 * most).unwrap();
+    assert_eq!(first["cache_bytes"], bytes);
+    assert!(bytes < 4 << 20 && rate(&ladder[0]) < 0.9 * most, "{ladder:?}");
+    let flag = format!("--cache-bytes {bytes}");
+    let command = text.lines().find(|line| line.starts_with("to run it: ")).expect("a command");
+    assert!(command.contains(&flag) && plan.contains(&flag), "{command}\n{plan}");
+    for says in [&format!("are enough ({flag})"), "the smallest within 1 % of the best"] {
+        assert!(text.contains(says), "no {says}:\n{text}");
+    }
+    let turned = told["turned_round"].as_array().unwrap();
+    let passive = turned.iter().find(|one| one["feature"] == "passive-ack" && one["on"] == true).unwrap();
+    let falls = passive["otherwise"][0]["rate_falls"].as_f64().unwrap();
+    assert!(passive["matters"] == true && falls > 0.01, "{passive}");
+    let prose = text.replace("\n  ", " ");
+    let line = prose.lines().find(|line| line.starts_with("passive ACK (")).expect("a sentence");
+    let says = format!("without it the rate would fall by {:.1} %", 100.0 * falls);
+    assert!(line.contains(" round trips") && line.contains(&says), "{line}");
+    assert!(plan.contains(&says) && prose.contains("no difference that the model sees: "), "{plan}\n{text}");
+    // Of what was asked for nothing is chosen.
+    let (text, small, _) = tuned("small", &["--cache-bytes", "4096"]);
+    assert_eq!(small["cache_budget"], serde_json::Value::Null);
+    let command = text.lines().find(|line| line.starts_with("to run it: ")).expect("a command");
+    assert!(command.contains("--cache-bytes 4096") && !text.contains("are enough"), "{text}");
+    let predicted = |told: &serde_json::Value| told["predicted_per_s"].as_f64().unwrap();
+    assert!(predicted(&small) < 0.95 * predicted(&told), "{} {}", predicted(&small), predicted(&told));
 }

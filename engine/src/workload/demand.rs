@@ -60,6 +60,17 @@ pub(super) struct Sought {
     pub(super) share: f64,
 }
 
+/// What a node's location cache is asked for.
+#[derive(Clone, Debug)]
+pub struct Lookups(pub(super) Vec<Sought>);
+
+impl Lookups {
+    /// Share of lookups that a cache of so many bytes answers, once it has been used for a while; all if there are none.
+    pub fn hit_share(&self, cache_bytes: usize) -> f64 {
+        hit_share(&self.0, cache_bytes)
+    }
+}
+
 /// Steps of the integral in [`hit_share`], over how long ago a record was last looked for, on a logarithmic scale; and where
 /// it begins and ends, in lookups for the most and for the least popular record.
 const STEPS: u32 = 2_000;
@@ -72,7 +83,7 @@ const LATEST: f64 = 40.0;
 /// looked for `s` lookups ago is still there if none of the others that share its word was looked for since. Of a kind of `n`
 /// records, each of popularity `q`, a Poisson number with mean `n / words` share a word, and none of them came since with chance
 /// `exp(−n / words (1 − e^(−q s)))`. The age `s` is exponential with rate `p`.
-pub(super) fn hit_share(sought: &[Sought], cache_bytes: usize) -> f64 {
+fn hit_share(sought: &[Sought], cache_bytes: usize) -> f64 {
     // An entry is one word, and there is at least one.
     let words = (cache_bytes / 8).max(1) as f64;
     // Each with its popularity.
@@ -107,11 +118,17 @@ pub(super) fn hit_share(sought: &[Sought], cache_bytes: usize) -> f64 {
 impl AnyWorkload {
     /// The workload as the cost model sees it, on a cluster of `scale` whose nodes cache `cache_bytes` of locations.
     pub fn demand(&self, scale: Scale, cache_bytes: usize, retry: &RetryPolicy) -> Demand {
+        let (demand, lookups) = self.demand_and_lookups(scale, retry);
+        Demand { cache_hit_share: lookups.hit_share(cache_bytes), ..demand }
+    }
+
+    /// The same where all lookups hit, and the lookups, from which follows how many of them do with which cache.
+    pub fn demand_and_lookups(&self, scale: Scale, retry: &RetryPolicy) -> (Demand, Lookups) {
         let shape = match self {
             AnyWorkload::SmallBank(w) => w.shape(),
             AnyWorkload::Micro(w) => w.shape(),
-            AnyWorkload::Tpcc(w) => return w.demand(scale, cache_bytes, retry),
-            AnyWorkload::CustomerPosition(w) => return w.demand(scale, cache_bytes, retry),
+            AnyWorkload::Tpcc(w) => return w.demand(scale, retry),
+            AnyWorkload::CustomerPosition(w) => return w.demand(scale, retry),
             AnyWorkload::Ycsb(w) => w.shape(),
         };
         let bands = bands(&shape.keys, shape.tables);
@@ -119,8 +136,7 @@ impl AnyWorkload {
         // Each node looks for what the others hold.
         let elsewhere = 1.0 - 1.0 / nodes;
         let sought = |band: &Band| Sought { records: band.records * elsewhere, share: band.share };
-        let sought: Vec<Sought> = bands.iter().map(sought).collect();
-        let cache_hit_share = if scale.nodes < 2 { 1.0 } else { hit_share(&sought, cache_bytes) };
+        let sought = if scale.nodes < 2 { Vec::new() } else { bands.iter().map(sought).collect() };
         // All that a class touches is on other nodes, if it is only these.
         let placed = |class: TxnClass| match shape.remote {
             true => {
@@ -129,19 +145,20 @@ impl AnyWorkload {
             }
             false => class,
         };
-        Demand {
+        let demand = Demand {
             name: self.name().to_owned(),
             classes: shape.classes.into_iter().map(placed).collect(),
             payload_bytes: shape.payload_bytes,
             tables: shape.tables as u32,
             local_share: if shape.remote { 0.0 } else { 1.0 / nodes },
-            cache_hit_share,
+            cache_hit_share: 1.0,
             bands,
             reads_ahead: shape.reads_ahead,
             // The first wait is uniform below its limit.
             backoff_ns: retry.first.0 as f64 / 2.0,
             backoff_doublings: retry.doublings(),
-        }
+        };
+        (demand, Lookups(sought))
     }
 }
 

@@ -30,6 +30,8 @@ use rand::Rng;
 use std::future::Future;
 use std::ops::AddAssign;
 
+pub use demand::Lookups;
+
 /// How large the cluster is that a workload is spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {

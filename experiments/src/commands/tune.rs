@@ -1,5 +1,6 @@
 //! `doorbell tune`: from profile, workload and protocol to a plan file, with prediction and reasons.
 
+mod budget;
 mod counts;
 mod further;
 mod search;
@@ -23,8 +24,9 @@ use crate::scope::usual_scope;
 use crate::settings;
 use crate::spec::{PlanChoice, ProfileChoice, RunSpec, command};
 use crate::transact::{self, NamedPlan};
+use budget::Budget;
 use counts::Counted;
-use phases::model::{Candidate, Choice, Objective};
+use phases::model::{Candidate, Choice, Objective, Turned, told};
 use primitives::bench;
 use primitives::measure::{ProfileRef, count};
 use primitives::profile::Profile;
@@ -319,6 +321,8 @@ fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     document["evaluated"] = json!(tuned.tuning.evaluated);
     document["profile"] = json!(ProfileRef::from(&tuned.profile));
     document["choices"] = json!(tuned.choices);
+    document["turned_round"] = json!(tuned.turned);
+    document["cache_budget"] = json!(tuned.budget.as_ref().map(Budget::json));
     document["reasons"] = json!(tuned.tuning.reasons);
     document["flips"] = json!(tuned.tuning.flips);
     document["caveat"] = json!(caveat);
@@ -336,6 +340,11 @@ fn why(choices: &[Choice]) -> String {
     });
     let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
     format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
+}
+
+/// The choices that are no primitives, a sentence for each that matters.
+fn others(turned: &[Turned]) -> String {
+    told(turned).iter().map(|line| format!("{}\n", folded(line, WIDTH))).collect()
 }
 
 /// The presets, each with the count of coroutines that serves it best, and what those that ran got.
@@ -369,10 +378,13 @@ fn presets(tuned: &Tuned, kept: &Kept) -> String {
     table(&head, rows)
 }
 
-/// The command that runs a plan of a search for `spec` from its file, which says with how many coroutines.
-fn to_run(spec: &RunSpec, rival: &Rival, file: PathBuf) -> String {
-    let plan = PlanChoice::File(file);
-    command(&RunSpec { protocol: rival.protocol.clone(), plan, coroutines: None, ..spec.clone() })
+/// The command that runs a plan of a search for `spec` from its file, which says with how many coroutines. What ran is run again as it
+/// ran; the model's choice with the location caches that are chosen for it.
+fn to_run(tuned: &Tuned, spec: &RunSpec, kept: &Kept) -> String {
+    let (rival, plan) = (kept.recommended(tuned), PlanChoice::File(kept.plan_file()));
+    let chosen = tuned.budget.as_ref().filter(|_| kept.verified.is_none()).map(|b| b.chosen().bytes);
+    let (protocol, cache_bytes) = (rival.protocol.clone(), spec.cache_bytes.or(chosen));
+    command(&RunSpec { protocol, plan, cache_bytes, coroutines: None, ..spec.clone() })
 }
 
 fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> String {
@@ -416,6 +428,10 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
     text.push_str(&presets(tuned, kept));
     text.push('\n');
     text.push_str(&why(&tuned.choices));
+    text.push_str(&format!("\n{}", others(&tuned.turned)));
+    if let Some(budget) = &tuned.budget {
+        text.push_str(&format!("\n{}\n{}", folded(&budget.told(), WIDTH), budget.shown()));
+    }
     if let Some(verified) = &kept.verified {
         let (best, faster) = (verified.best(), verified.faster());
         text.push_str(&format!(
@@ -445,7 +461,7 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
             plan_path(&kept.dir).display()
         ));
     }
-    text.push_str(&format!("to run it: {}\n", to_run(spec, runs, plan)));
+    text.push_str(&format!("to run it: {}\n", to_run(tuned, spec, kept)));
     text
 }
 

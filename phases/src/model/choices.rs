@@ -6,6 +6,7 @@
 //! coroutines: which primitive carries it may then matter less.
 
 use super::forecast::Forecast;
+use super::knobs::Input;
 use super::tune::{Candidate, Tuning};
 use crate::plan::{Phase, Plan, Step};
 use serde::Serialize;
@@ -24,9 +25,19 @@ pub struct Choice {
     pub one_by_one: Option<Against>,
     /// Whether transactions ask for anything in this phase: without backups, nothing is logged.
     pub idle: bool,
-    /// Prices at which another plan, with another primitive in this phase, becomes better, nearest first: the price, and what it
-    /// is multiplied by.
-    pub flips: Vec<(String, f64)>,
+    /// Prices at which another plan, with another primitive in this phase, becomes better, nearest first.
+    pub flips: Vec<Price>,
+}
+
+/// A price at which the choice is another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Price {
+    /// Which price, and what it is now.
+    pub input: Input,
+    /// What it would be multiplied by.
+    pub from: f64,
+    /// The value of its number then, in its unit.
+    pub then: f64,
 }
 
 /// The plan that a phase was held against.
@@ -88,13 +99,13 @@ fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, toleran
         Some(Against { along, coroutines, ..held })
     });
     let costs = winner.forecast.phase(phase);
-    let mut flips: Vec<(String, f64)> = tuning
+    let mut flips: Vec<Price> = tuning
         .flips
         .iter()
         .filter(|flip| flip.plan.step(phase).is_some_and(|then| then.via != step.via))
-        .map(|flip| (flip.input.clone(), flip.from))
+        .map(|flip| Price { input: flip.input.clone(), from: flip.from, then: flip.then })
         .collect();
-    flips.sort_by(|a, b| a.1.ln().abs().total_cmp(&b.1.ln().abs()));
+    flips.sort_by(|a, b| a.from.ln().abs().total_cmp(&b.from.ln().abs()));
     let idle = costs.verbs == 0.0 && costs.served == 0.0;
     Choice { phase, step, against, one_by_one: None, idle, flips }
 }
@@ -140,9 +151,9 @@ impl Choice {
         }
     }
 
-    /// The nearest price that would change the choice.
+    /// The nearest price that would change the choice, with its unit.
     pub fn flip(&self) -> String {
-        self.flips.first().map_or_else(String::new, |(input, from)| format!("{input} ×{from:.2}"))
+        self.flips.first().map_or_else(String::new, |price| price.input.cell(price.from))
     }
 }
 
@@ -310,9 +321,12 @@ mod tests {
             let (low, high) = if flip.factor < 1.0 { (flip.factor, 1.0) } else { (1.0, flip.factor) };
             assert!((low..=high).contains(&flip.from), "{flip:?}");
             assert!(flip.text.contains(&format!("×{:.2}", flip.from)), "{}", flip.text);
+            // The value told is that of the number, of the profile as it is scaled.
+            assert!((flip.then / flip.input.now / flip.from - 1.0).abs() < 1e-9, "{flip:?}");
+            assert!(flip.text.contains(&format!(" {}", flip.input.unit)), "{}", flip.text);
         }
         for choice in &choices {
-            let nearest = choice.flips.iter().map(|flip| flip.1.ln().abs());
+            let nearest = choice.flips.iter().map(|flip| flip.from.ln().abs());
             assert!(nearest.is_sorted(), "{:?}", choice.flips);
         }
     }

@@ -1,6 +1,7 @@
 //! Why one plan beats another, in words, and what would have to change for it not to.
 
 use super::forecast::{Bottleneck, Forecast};
+use super::knobs::Input;
 use super::station::Station;
 use crate::plan::{Phase, Plan, Step};
 use serde::Serialize;
@@ -8,12 +9,14 @@ use serde::Serialize;
 /// Which scaled input would change the tuner's choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flip {
-    /// The input, in words.
-    pub input: String,
+    /// The input.
+    pub input: Input,
     /// What it is multiplied by.
     pub factor: f64,
     /// The factor between one and that, at which the other plan begins to be better by more than the search's tolerance.
     pub from: f64,
+    /// The value of the input's number at that factor, in its unit.
+    pub then: f64,
     /// The plan that would then be best.
     pub plan: Plan,
     /// By which share that plan would then be better than the current choice.
@@ -91,7 +94,7 @@ pub fn explain(ours: (&Plan, &Forecast), theirs: (&Plan, &Forecast)) -> Vec<Stri
 }
 
 /// Notes a difference in the list it belongs to, unless it would be printed as nothing.
-fn note(
+pub(super) fn note(
     saves: &mut Vec<String>,
     costs: &mut Vec<String>,
     difference: f64,
@@ -105,7 +108,7 @@ fn note(
     }
 }
 
-fn listed(items: &[String]) -> String {
+pub(super) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),

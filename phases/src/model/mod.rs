@@ -19,20 +19,24 @@ mod fixpoint;
 mod fixtures;
 mod forecast;
 mod input;
+mod knobs;
 mod met;
 mod races;
 mod runs;
 pub mod solve;
 pub mod station;
 mod tune;
+mod turned;
 mod waiting;
 
-pub use choices::{Against, Choice, choices};
+pub use choices::{Against, Choice, Price, choices};
 pub use corrected::{Correction, next_to_run, not_run};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
 pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, InputError, Spots, TxnClass, Workload};
+pub use knobs::Input;
 pub use tune::{Candidate, GoOn, Objective, Search, TuneError, Tuning, tune, tune_while};
+pub use turned::{Feature, Otherwise, Saved, Turned, told, turned};
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
 pub const MODELLED: &[&str] =

@@ -3,9 +3,10 @@
 use super::explain::{Flip, explain};
 use super::forecast::{Forecast, Model};
 use super::input::{Cluster, InputError, Workload};
+use super::knobs::{Input, KNOBS};
 use crate::plan::{Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
-use primitives::profile::{Profile, Quantity};
+use primitives::profile::Profile;
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -374,36 +375,6 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
     next.into_iter().chain(presets).collect()
 }
 
-/// A group of profile numbers that are scaled together.
-pub(super) type Knob = (&'static str, fn(&mut Profile) -> Vec<&mut Quantity>);
-
-/// Inputs that are scaled one at a time.
-pub(super) const KNOBS: &[Knob] = &[
-    ("the cost of a doorbell (MMIO)", |p| vec![&mut p.cpu.doorbell]),
-    ("the cost of building a request", |p| vec![&mut p.cpu.request]),
-    ("the CPU cost of RPC messages", |p| {
-        vec![&mut p.cpu.rpc_decode, &mut p.cpu.rpc_dispatch, &mut p.cpu.rpc_encode]
-    }),
-    ("the NIC engine's time for one-sided verbs", |p| {
-        let n = &mut p.nic;
-        vec![
-            &mut n.requester_read,
-            &mut n.requester_write,
-            &mut n.requester_atomic,
-            &mut n.responder_read,
-            &mut n.responder_write,
-            &mut n.responder_atomic,
-        ]
-    }),
-    ("the NIC engine's time for SEND and RECV", |p| {
-        vec![&mut p.nic.requester_send, &mut p.nic.responder_send]
-    }),
-    ("the atomic unit's service time", |p| vec![&mut p.nic.atomic_unit]),
-    // An ATOMIC holds its word for a read and a write over PCIe.
-    ("the PCIe read latency", |p| vec![&mut p.nic.pcie_read, &mut p.nic.atomic_hold]),
-    ("the link rate", |p| vec![&mut p.nic.link_rate]),
-];
-
 /// The inputs of a model in which one is scaled by a factor.
 type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + Sync + 'a;
 
@@ -420,17 +391,15 @@ fn flips(
     let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
     let (cluster, needs) = (*model.cluster(), *model.needs());
     let (profile, workload) = (model.profile(), model.workload());
-    let mut asked: Vec<(&str, f64, Box<Scaled<'_>>)> = Vec::new();
-    for (input, quantities) in KNOBS {
+    let mut asked: Vec<(Input, f64, Box<Scaled<'_>>)> = Vec::new();
+    for knob in KNOBS {
         for factor in [0.5, 2.0] {
             let scaled = move |factor: f64| {
                 let mut profile = profile.clone();
-                for quantity in quantities(&mut profile) {
-                    quantity.value *= factor;
-                }
+                knob.scale(&mut profile, factor);
                 (profile, workload.clone())
             };
-            asked.push((input, factor, Box::new(scaled)));
+            asked.push((knob.input(profile), factor, Box::new(scaled)));
         }
     }
     // A sequencer looks nothing up elsewhere.
@@ -440,11 +409,13 @@ fn flips(
             move |cache_hit_share: f64| (profile.clone(), Workload { cache_hit_share, ..workload.clone() });
         for factor in [0.5, 2.0] {
             let misses = move |factor: f64| with_hits(1.0 - (factor * (1.0 - hits)).min(1.0));
-            asked.push(("location cache misses", factor, Box::new(misses)));
+            let input = Input::lookups("location cache misses", 1.0 - hits);
+            asked.push((input, factor, Box::new(misses)));
         }
-        asked.push(("location cache hits", 0.5, Box::new(move |factor: f64| with_hits(factor * hits))));
+        let input = Input::lookups("location cache hits", hits);
+        asked.push((input, 0.5, Box::new(move |factor: f64| with_hits(factor * hits))));
     }
-    let flip = |(input, factor, scaled): &(&str, f64, Box<Scaled<'_>>)| {
+    let flip = |(input, factor, scaled): &(Input, f64, Box<Scaled<'_>>)| {
         flip(input, *factor, scaled, cluster, &needs, caps, plans, winner, &counted, go_on)
     };
     let flips = side_by_side(&asked, flip).into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -453,7 +424,7 @@ fn flips(
 
 #[expect(clippy::too_many_arguments, reason = "one re-run of a search, of which everything may differ")]
 fn flip(
-    input: &str,
+    input: &Input,
     factor: f64,
     scaled: &Scaled<'_>,
     cluster: Cluster,
@@ -481,16 +452,17 @@ fn flip(
         })
         .collect();
     let changes = if changes.is_empty() {
-        format!("the location cache {}", best.plan.location_cache)
+        format!("{} location cache", if best.plan.location_cache { "a" } else { "no" })
     } else {
         changes.join(", ")
     };
     let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search, go_on)?;
     let text = format!(
-        "with {input} ×{factor}, {changes} would be {:.1} % better; it begins to pay at ×{from:.2}",
+        "would flip to {changes} if {}; at ×{factor} that would be {:.1} % better",
+        input.condition(from),
         100.0 * gain
     );
-    Ok(Some(Flip { input: input.to_owned(), factor, from, plan: best.plan, gain, text }))
+    Ok(Some(Flip { input: input.clone(), factor, from, then: input.at(from), plan: best.plan, gain, text }))
 }
 
 /// The plans among which the best one is, with the coroutines of `kept`, best first; none if no plan is better than `kept` by more

@@ -10,7 +10,7 @@ use super::queries::RECENT;
 use super::size::DISTRICTS;
 use super::{Kind, Tpcc, input::KINDS};
 use crate::session::RetryPolicy;
-use crate::workload::demand::{Sought, hit_share};
+use crate::workload::demand::{Lookups, Sought};
 use crate::workload::{Scale, Workload as _};
 use phases::model::{Asked, AtHome, Band, Elsewhere, TxnClass, Workload as Demand};
 
@@ -184,13 +184,8 @@ impl Tpcc {
         }
     }
 
-    /// The workload as the cost model sees it.
-    pub(in crate::workload) fn demand(
-        &self,
-        scale: Scale,
-        cache_bytes: usize,
-        retry: &RetryPolicy,
-    ) -> Demand {
+    /// The workload as the cost model sees it where all lookups hit, and the lookups.
+    pub(in crate::workload) fn demand(&self, scale: Scale, retry: &RetryPolicy) -> (Demand, Lookups) {
         let kinds = KINDS.iter().filter(|(_, kind)| self.mix.kinds.weight(*kind) > 0);
         let kinds: Vec<(TxnClass, Means)> = kinds
             .map(|&(name, kind)| {
@@ -278,17 +273,21 @@ impl Tpcc {
             .map(|(items, share)| Sought { records: warehouses * items * elsewhere, share: stocks * share })
             .collect();
         sought.push(Sought { records: customers * elsewhere, share: 1.0 - stocks });
-        Demand {
+        if scale.nodes < 2 {
+            sought.clear();
+        }
+        let demand = Demand {
             name: self.name.to_owned(),
             classes: kinds.into_iter().map(|(class, _)| class).collect(),
             payload_bytes: payload.round() as u32,
             tables: self.tables().len() as u32,
             local_share: if scale.nodes == 1 { 1.0 } else { 1.0 - remote / all },
-            cache_hit_share: if scale.nodes < 2 { 1.0 } else { hit_share(&sought, cache_bytes) },
+            cache_hit_share: 1.0,
             bands,
             reads_ahead: self.together,
             backoff_ns: retry.first.0 as f64 / 2.0,
             backoff_doublings: retry.doublings(),
-        }
+        };
+        (demand, Lookups(sought))
     }
 }

@@ -4,7 +4,7 @@ use super::input::{KINDS, Kind};
 use super::{CustomerPosition, FEED, columns};
 use crate::session::RetryPolicy;
 use crate::workload::Scale;
-use crate::workload::demand::{Sought, hit_share};
+use crate::workload::demand::{Lookups, Sought};
 use phases::model::{Band, TxnClass, Workload as Demand};
 
 /// Accounts of a customer, by the driver's choice of customers, and securities of an account, on average.
@@ -14,13 +14,8 @@ const HOLDINGS: f64 = 10.0;
 const HISTORY: f64 = 38.0;
 
 impl CustomerPosition {
-    /// The workload as the cost model sees it. Scanned rows count as records read.
-    pub(in crate::workload) fn demand(
-        &self,
-        scale: Scale,
-        cache_bytes: usize,
-        retry: &RetryPolicy,
-    ) -> Demand {
+    /// The workload as the cost model sees it where all lookups hit, and the lookups. Scanned rows count as records read.
+    pub(in crate::workload) fn demand(&self, scale: Scale, retry: &RetryPolicy) -> (Demand, Lookups) {
         let elsewhere = 1.0 - 1.0 / f64::from(scale.nodes.max(1));
         let prices = ACCOUNTS * HOLDINGS;
         let own = 1.0 + self.by_tax_share + ACCOUNTS + prices + self.history_share * HISTORY;
@@ -42,17 +37,18 @@ impl CustomerPosition {
             Band::new(others, if self.local { 0.0 } else { elsewhere * (1.0 - of_prices) }),
         ];
         let sought = remote_bands.map(|b| Sought { records: b.records * elsewhere, share: b.share });
-        Demand {
+        let demand = Demand {
             name: "tpce-cp".to_owned(),
             classes: classes.into_iter().filter(|c| c.share > 0.0).collect(),
             payload_bytes: 8 * columns::last_trade::WORDS as u32,
             tables: 1,
             local_share: (1.0 - remote / all).clamp(0.0, 1.0),
-            cache_hit_share: hit_share(&sought, cache_bytes),
+            cache_hit_share: 1.0,
             bands: bands.into(),
             reads_ahead: true,
             backoff_ns: retry.first.0 as f64 / 2.0,
             backoff_doublings: retry.doublings(),
-        }
+        };
+        (demand, Lookups(sought.to_vec()))
     }
 }

@@ -1,5 +1,6 @@
 //! The search behind `tune`: every plan of a protocol by forecast, and the best protocol of several.
 
+use super::budget::Budget;
 use super::{SHORTLIST, TUNED};
 use crate::commands::Context;
 use crate::error::CliError;
@@ -9,10 +10,10 @@ use crate::spec::{RunSpec, Span};
 use crate::transact::{self, NamedPlan};
 use engine::cluster::{admit, needs};
 use engine::protocol::AnyProtocol;
-use engine::workload::Scale;
+use engine::workload::{Lookups, Scale};
 use phases::model::{
-    Candidate, Choice, Cluster, GoOn, Model, Objective, Search, TuneError, Tuning, Workload, choices,
-    tune_while,
+    Candidate, Choice, Cluster, GoOn, Model, Objective, Search, TuneError, Tuning, Turned, Workload, choices,
+    told, tune_while, turned,
 };
 use phases::plan::{Needs, Phase, Plan, PlanFile, Prediction, Preset};
 use primitives::fabric::{AtomicScope, Caps};
@@ -48,6 +49,10 @@ pub struct Tuned {
     pub tuning: Tuning,
     /// Why each phase of the winner is carried as it is.
     pub choices: Vec<Choice>,
+    /// What its other choices save.
+    pub turned: Vec<Turned>,
+    /// How large its location caches are to be, where that was not asked for.
+    pub budget: Option<Budget>,
     /// The winner, the candidates after it and the presets; each plan once. Of several protocols, the winner, then each
     /// protocol's best and its presets.
     pub rivals: Vec<Rival>,
@@ -123,6 +128,7 @@ struct Asked {
     cluster: Cluster,
     demand: Workload,
     needs: Needs,
+    lookups: Lookups,
 }
 
 impl Asked {
@@ -137,10 +143,12 @@ impl Asked {
             backups: spec.replicas.saturating_sub(1),
             lanes: engine.worker.lanes,
         };
+        let (demand, lookups) = workload.demand_and_lookups(scale, &engine.retry);
         Ok(Asked {
             cluster,
-            demand: workload.demand(scale, engine.cache_bytes, &engine.retry),
+            demand: Workload { cache_hit_share: lookups.hit_share(engine.cache_bytes), ..demand },
             needs: needs(&engine, &workload, &protocol),
+            lookups,
         })
     }
 
@@ -153,9 +161,7 @@ impl Asked {
         flips: bool,
         go_on: &GoOn<'_>,
     ) -> Result<Tuning, CliError> {
-        let usual = Search::default();
-        let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
-        let search = Search { objective, coroutines, flips, ..usual };
+        let search = Search { flips, ..searched(spec, objective) };
         let caps = caps(fabric, profile)?;
         tune_while(profile, &caps, &self.needs, self.cluster, &self.demand, &search, go_on).map_err(|e| {
             match e {
@@ -164,6 +170,13 @@ impl Asked {
             }
         })
     }
+}
+
+/// What is searched for a spec.
+fn searched(spec: &RunSpec, objective: Objective) -> Search {
+    let usual = Search::default();
+    let coroutines = spec.coroutines.map_or(usual.coroutines.clone(), |n| vec![n]);
+    Search { objective, coroutines, ..usual }
 }
 
 fn refused(why: &dyn std::error::Error) -> CliError {
@@ -264,11 +277,17 @@ pub fn search(
 ) -> Result<Tuned, CliError> {
     let asked = Asked::of(spec, fabric)?;
     let tuning = asked.tune(spec, fabric, profile, objective, true, go_on)?;
-    let Asked { cluster, demand, needs } = asked;
+    let Asked { cluster, demand, needs, lookups } = asked;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let caps = caps(fabric, profile)?;
     let foretell = |plan: &Plan| Some(model.forecast(&plan.check(&caps, &needs).ok()?));
     let choices = choices(&tuning, Search::default().tolerance, foretell);
+    let turned = turned(&model, &caps, tuning.best(), &searched(spec, objective));
+    let checked = tuning.best().plan.check(&caps, &needs).map_err(|e| refused(&e))?;
+    let budget = match spec.cache_bytes {
+        None => Budget::of(&checked, &model, &lookups, objective).map_err(|e| refused(&e))?,
+        Some(_) => None,
+    };
     let name = spec.protocol.clone();
     // With the settings that it was asked for with.
     let prediction = |c: &Candidate| Prediction { protocol: name.clone(), ..model.prediction(&c.forecast) };
@@ -280,13 +299,27 @@ pub fn search(
             .map(|aim| format!("Aim: {aim}"))
             .into_iter()
             .chain(choices.iter().map(Choice::to_string))
+            .chain(told(&turned))
+            .chain(budget.as_ref().map(Budget::told))
             .collect::<Vec<_>>()
             .join(". "),
         plan: tuning.best().plan,
         prediction: Some(prediction(tuning.best())),
     };
     let (profile, protocols, others) = (profile.clone(), Vec::new(), Vec::new());
-    Ok(Tuned { tuning, choices, rivals, file, protocol: name, protocols, others, profile, objective })
+    Ok(Tuned {
+        tuning,
+        choices,
+        turned,
+        budget,
+        rivals,
+        file,
+        protocol: name,
+        protocols,
+        others,
+        profile,
+        objective,
+    })
 }
 
 /// The counts of coroutines to run a plan with, ascending; none if one was asked for.
@@ -306,7 +339,7 @@ pub fn by_coroutines(
     profile: &Profile,
 ) -> Result<Vec<Rival>, CliError> {
     let spec = RunSpec { protocol: rival.protocol.clone(), ..spec.clone() };
-    let Asked { cluster, demand, needs } = Asked::of(&spec, fabric)?;
+    let Asked { cluster, demand, needs, .. } = Asked::of(&spec, fabric)?;
     let model = Model::new(profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let caps = caps(fabric, profile)?;
     let with = |&coroutines: &u32| {
@@ -332,7 +365,7 @@ pub fn further_rival(
     fabric: &Fabric,
 ) -> Result<Rival, CliError> {
     let spec = RunSpec { protocol: protocol.to_owned(), ..spec.clone() };
-    let Asked { cluster, demand, needs } = Asked::of(&spec, fabric)?;
+    let Asked { cluster, demand, needs, .. } = Asked::of(&spec, fabric)?;
     let model = Model::new(&tuned.profile, cluster, &demand, &needs).map_err(|e| refused(&e))?;
     let prediction = Prediction { protocol: protocol.to_owned(), ..model.prediction(&candidate.forecast) };
     let description = candidate.plan.describe(&phases_that_matter(&candidate.plan, cluster.backups > 0));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::fixtures::{calm, caps, class, cluster, contended, profile};
-use crate::model::tune::KNOBS;
+use crate::model::knobs::KNOBS;
 use crate::plan::{Plan, Preset, Space, Via};
 use primitives::fabric::AtomicScope;
 use primitives::profile::Primitive;
@@ -191,10 +191,10 @@ fn a_faster_part_never_makes_a_forecast_slower() {
         for coroutines in [1, 8, 32] {
             for plan in plans(coroutines).iter().step_by(3) {
                 let before = forecast(&profile, cluster(4, 6), &workload, plan).committed_per_s;
-                for (what, quantities) in KNOBS {
-                    let mut faster = profile.clone();
-                    let factor = if *what == "the link rate" { 2.0 } else { 0.5 };
-                    quantities(&mut faster).into_iter().for_each(|q| q.value *= factor);
+                for knob in KNOBS {
+                    let (what, mut faster) = (knob.name, profile.clone());
+                    let factor = if what == "the link rate" { 2.0 } else { 0.5 };
+                    knob.scale(&mut faster, factor);
                     let after = forecast(&faster, cluster(4, 6), &workload, plan).committed_per_s;
                     assert!(after >= before * (1.0 - slack), "{what}: {before} {after}, {}", plan.get());
                 }

@@ -132,10 +132,18 @@ fn reasons_name_phases_and_amounts_and_flips_what_would_change_the_choice() {
         assert!(unit < 1e6, "locking never became two-sided");
     }
     let (_, tuning) = lock(unit);
-    let flip = tuning.flips.iter().find(|f| f.input.contains("atomic unit") && f.factor == 0.5);
+    let flip = tuning.flips.iter().find(|f| f.input.name.contains("atomic unit") && f.factor == 0.5);
     let flip = flip.unwrap_or_else(|| panic!("no flip among {:?}", tuning.flips));
     assert_eq!(via(&flip.plan, Phase::Lock), Via::OneSided);
     assert!(flip.text.contains("lock one-sided") && flip.gain > search.tolerance, "{}", flip.text);
+    // With the price as it is and as it would have to be.
+    assert_eq!((flip.input.now, flip.input.unit.as_str()), (unit, "ns"));
+    assert!((flip.then - flip.from * unit).abs() < 1e-9 && flip.then < unit, "{flip:?}");
+    let told = flip.text.split("(nic.atomic_unit, now ").nth(1).unwrap();
+    let numbers: Vec<f64> = told.split(' ').filter_map(|word| word.parse().ok()).take(2).collect();
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.01;
+    assert!(near(numbers[0], unit) && near(numbers[1], flip.then), "{}", flip.text);
+    assert!(told.contains(" ns) fell under ") && told.contains(" ns (×"), "{}", flip.text);
 
     let against =
         |name: &str| tuning.reasons.iter().find(|r| r.starts_with(&format!("against {name}: "))).unwrap();
