@@ -560,7 +560,7 @@ fn who_waits_in_a_circle_gives_up() {
     let zipf = [("zipf_theta", "0.64"), ("hot_records_share", "0.0")];
     for (via, coroutines, settings, most) in [
         (Via::TwoSided, 4, micro("false", "5", hot), 0.2),
-        (Via::OneSided, 4, micro("false", "5", hot), 0.3),
+        (Via::OneSided, 4, micro("false", "5", hot), 0.2),
         (Via::OneSided, 4, micro("true", "5", zipf), 0.5),
     ] {
         let on = On { measured: Nanos::from_millis(4), ..four(&shipped()) };

@@ -53,6 +53,21 @@ fn share_of_failed(n: f64, success: f64) -> f64 {
     (mean / n).clamp(1.0 / n, 1.0)
 }
 
+/// The same of accesses that end the attempt by closing a circle of waiters: whoever closes one is waited for, so that the first access
+/// never does, and later ones do as often as there are locks to be waited for.
+fn share_of_circles(n: f64, success: f64) -> f64 {
+    let n = n.round().max(1.0);
+    let (most, risk) = (n as u32, -success.max(LEAST_SUCCESS).ln());
+    if most == 1 || risk < 1e-9 {
+        // As often as locks: the mean of k, weighted by k - 1.
+        return (2.0 / 3.0 * (n + 1.0) / n).min(1.0);
+    }
+    let survives = |k: f64| (-risk * k * (k - 1.0) / (n * (n - 1.0))).exp();
+    // The mean of what is left to come to, access by access.
+    let left: f64 = (0..most).map(|k| survives(f64::from(k)) - success).sum();
+    (left / (1.0 - success) / n).clamp(1.0 / n, 1.0)
+}
+
 /// Whether what is read is looked at again at commit, and not where it is met.
 pub(super) fn checks_at_commit(needs: &Needs) -> bool {
     matches!(needs.packing, Packing::Counted | Packing::Leased)
@@ -127,7 +142,11 @@ impl Runs {
         // Of attempts that do well so often: the share of its records that one comes to which fails, and of its locks that it has then.
         let failed = |well: f64| {
             // Asked for together, all is asked for before anything is known.
-            let share = if reads_ahead { 1.0 } else { share_of_failed(records, well) };
+            let share = match needs.on_conflict {
+                _ if reads_ahead => 1.0,
+                OnConflict::Retry(_) => share_of_circles(records, well),
+                _ => share_of_failed(records, well),
+            };
             (share, if records > 0.0 { (share - 1.0 / records).max(0.0) } else { 0.0 })
         };
         let ages = needs.on_conflict == OnConflict::WaitIfOlder;
@@ -214,6 +233,24 @@ mod tests {
         }
         assert_eq!(share_of_failed(1.0, 0.2), 1.0);
         assert!((share_of_failed(9.0, 1.0) - 5.0 / 9.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn who_holds_nothing_closes_no_circle() {
+        for (n, success) in [(2u32, 0.5), (11, 0.35), (20, 0.9), (5, 0.01)] {
+            // The k-th of n fails with a hazard of k - 1 parts.
+            let part = -f64::ln(success) / f64::from(n * (n - 1) / 2);
+            let mut sum = (0.0, 1.0);
+            for k in 1..=n {
+                let goes_on = sum.1 * (-part * f64::from(k - 1)).exp();
+                sum = (sum.0 + f64::from(k) * (sum.1 - goes_on), goes_on);
+            }
+            let mean = sum.0 / (1.0 - sum.1);
+            let got = share_of_circles(f64::from(n), success) * f64::from(n);
+            assert!((got - mean).abs() < 1e-6 && got >= 2.0, "{n} {success}: {got}, not {mean}");
+            assert!(got > share_of_failed(f64::from(n), success) * f64::from(n));
+        }
+        assert!((share_of_circles(9.0, 1.0) - share_of_circles(9.0, 1.0 - 1e-7)).abs() < 1e-3);
     }
 
     fn runs(needs: &Needs, class: &TxnClass, own: LockedFirst, odds: Odds) -> Runs {
