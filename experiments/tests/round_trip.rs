@@ -221,8 +221,8 @@ fn what_is_called_pinned_is_right_of_cards_that_take_messages() {
 }
 
 macro_rules! cards {
-    ($($(#[$how:meta])? $test:ident $name:literal),* $(,)?) => {
-        $(#[test] $(#[$how])? fn $test() { what_is_called_pinned_is_right($name, 0) })*
+    ($($test:ident $name:literal),* $(,)?) => {
+        $(#[test] fn $test() { what_is_called_pinned_is_right($name, 0) })*
     };
 }
 mod what_is_called_pinned_is_right_of {
@@ -233,11 +233,8 @@ mod what_is_called_pinned_is_right_of {
         cx3 "cx3",
         cx3pro_fdr "cx3pro-fdr",
         cx3_x2 "cx3-x2",
-        #[ignore = "its fits take longer than those of all others: cargo test --workspace --test round_trip -- --ignored _of::cx4_edr"]
         cx4_edr "cx4-edr",
-        #[ignore = "as cx4_edr"]
         cx4_edr_x2 "cx4-edr-x2",
-        #[ignore = "does not hold: cpu.request is called pinned and is 81 % off, see CALIBRATION.md"]
         cx4_edr_rcc "cx4-edr-rcc",
         cx4_roce "cx4-roce",
         cx4_roce_x2 "cx4-roce-x2",
