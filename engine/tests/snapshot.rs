@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 /// Runs that are judged.
 const SEEDS: u64 = 10;
 
-/// Transactions that read two of six records and write one of them, or a third: write skew is near.
+/// Transactions that read two of six records and write one of them: write skew is near.
 fn history(seed: u64, protocol: impl Protocol + Copy + Sync) -> History {
     let plans: Vec<_> = plans_of(&Needs::MVCC)
         .into_iter()
