@@ -125,8 +125,8 @@ pub struct RetryPolicy {
     pub longest: Nanos,
 }
 
-/// Aborts in a row that double [`RetryPolicy::longest`]: after so many, rivals hold their locks for longer than the pauses
-/// between attempts, meet again after each, and keep each other from ending. Longer pauses thin them out until some get
+/// Aborts in a row that double [`RetryPolicy::longest`]: after so many, pauses are taken to be shorter than rivals hold their locks,
+/// so that all meet again after each and keep each other from ending. Longer pauses thin them out until some get
 /// through (seed 159 of the swarm, where 64 coroutines lock four of the same few records each and a commit takes longer than
 /// `longest`: without this a transaction needs more than 1000 attempts, with it 179 at most).
 const PATIENCE: u32 = 32;

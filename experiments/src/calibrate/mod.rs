@@ -38,7 +38,8 @@ pub const MET: f64 = 0.03;
 pub const SHARED: f64 = 10.0;
 
 /// Standard error up to which a number may count as pinned. What is pinned is to be within 10 % of what the card has; a resolution of 0.9
-/// is a standard error of 9.5 % (of the 30 % that a start is trusted to), which three in ten would miss. Twice this is 10 %.
+/// is a standard error of 9.5 % (of the 30 % that a start is trusted to), which three in ten would miss. Twice this is 10 %, which one in
+/// twenty may miss: `cpu.doorbell` of `cx3` is known to (`experiments/CALIBRATION.md`).
 pub const SURE: f64 = 0.05;
 
 /// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.

@@ -330,7 +330,8 @@ pub struct Binding {
     /// What this project states itself of a row of a configuration table: no experiment is run, and nothing judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<Row>,
-    /// The claim set what answers it, a profile's number or a setting of the experiment: it holds by itself and judges nothing.
+    /// Nothing is measured: the claim set what answers it (a profile's number, a setting of the experiment), which then holds by itself, or
+    /// is held against what the code states. Counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restates: bool,
     /// Points of other experiments that the same number is of, too, and of the same column: their figures show it, and it judges nothing

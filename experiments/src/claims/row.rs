@@ -149,7 +149,8 @@ fn applies(cell: &str, phase: Phase, via: Via) -> bool {
     })
 }
 
-/// The primitives that a part of a cell of table 4 allows: `I/II` is either, by record or by platform.
+/// The primitives that a part of a cell of table 4 allows: `I/II` is either, by record or by platform, so that such a cell holds whatever is
+/// stated. A plan has no phases of its own for transactions that only read: their columns are held against the same ones.
 fn allowed(part: &str) -> Option<&'static [Via]> {
     match part {
         "I" => Some(&[Via::OneSided]),

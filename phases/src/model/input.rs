@@ -167,7 +167,7 @@ pub struct Workload {
     pub reads_ahead: bool,
     /// Mean pause before a transaction that has aborted once is tried again, in nanoseconds.
     pub backoff_ns: f64,
-    /// How many further aborts in a row double the pause.
+    /// How many further aborts in a row double the pause. That pauses go on to grow after dozens of aborts is left out.
     #[serde(default)]
     pub backoff_doublings: u32,
 }

@@ -53,8 +53,9 @@ fn share_of_failed(n: f64, success: f64) -> f64 {
     (mean / n).clamp(1.0 / n, 1.0)
 }
 
-/// The same of accesses that end the attempt by closing a circle of waiters: whoever closes one is waited for, so that the first access
-/// never does, and later ones do as often as there are locks to be waited for.
+/// The same where accesses wait and all failures are taken to be circles of waiters: whoever closes one is waited for, so that the first
+/// access never does, and later ones do as often as there are locks to be waited for. Who gives up behind a long hold without a circle, as
+/// also the first may, is left out.
 fn share_of_circles(n: f64, success: f64) -> f64 {
     let n = n.round().max(1.0);
     let (most, risk) = (n as u32, -success.max(LEAST_SUCCESS).ln());

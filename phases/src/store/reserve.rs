@@ -9,7 +9,7 @@
 //! - A removed record's slot goes to its table's free list, whether it lies in the table's part or in an extent.
 //! - Whether an offset can be a record's place (one that a peer sends, or that a location cache remembers) is known exactly: the owner
 //!   knows whose each extent is. A peer learns it of an extent when the index, or a reply, first tells it of a record there
-//!   ([`NodeStore::learn`]); since extents never change hands, it stays true. A place in an extent of which it does not know is looked up anew.
+//!   ([`NodeStore::learn`]); since extents never change hands, what it has learnt stays true. A place in an extent of which it has not heard is looked up again.
 //!
 //! What grows is the room, not the main buckets: chains get longer with every record beyond those declared ([`super::layout`] has figures).
 

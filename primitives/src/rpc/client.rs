@@ -117,6 +117,7 @@ impl<N: Nic> Rpc<N> {
         let slot = &mut session.unanswered[index];
         let Some(sent) = slot.take_if(|sent| sent.seq == header.seq && sent.call == header.call) else {
             // The second answer to a request that was sent twice.
+            session.round_trip.answered_twice(self.config.retransmit_after);
             state.stats.duplicates += 1;
             return;
         };

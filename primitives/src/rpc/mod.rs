@@ -195,25 +195,30 @@ struct Served {
     held: Pinned,
 }
 
-/// How long a peer takes to answer, in nanoseconds, if that has ever been too long for [`RpcConfig::retransmit_after`]; else 0, and no clock
-/// is read. A mean in which one answer in eight is new, as TCP has it (RFC 6298, section 2).
+/// A peer's usual round trip in nanoseconds while it exceeds half of [`RpcConfig::retransmit_after`]; otherwise 0, and no clock is read. A mean
+/// in which one answer in eight is new, as TCP has it (RFC 6298, section 2).
 ///
-/// A request that was sent more than once counts from when it was first sent, where TCP leaves it out (Karn's rule): if the wait is shorter
-/// than any round trip, every request is sent again, and nothing would ever be learned.
+/// The answer to a request that was sent more than once may be to any of them. TCP leaves it out (Karn's rule), but where the wait is shorter
+/// than every round trip that would leave out all. So it is noted, from when the request was first sent, and counts if a second answer
+/// comes from the peer: then the first sending had not been lost, only slow.
 #[derive(Clone, Copy, Debug, Default)]
-struct RoundTrip(u64);
+struct RoundTrip {
+    mean: u64,
+    noted: u64,
+}
 
 impl RoundTrip {
     /// How long to wait after the `attempts`th sending: twice the round trip, then twice as long each time, up to eight times. A peer that
     /// is slow rather than deaf must not drown in repetitions, each of which it answers.
     fn patience(self, least: Nanos, attempts: NonZeroU32) -> Nanos {
-        Nanos(least.0.max(self.0.saturating_mul(2)).saturating_mul(1 << (attempts.get() - 1).min(3)))
+        let first = least.0.max(self.mean.saturating_mul(2));
+        Nanos(first.saturating_mul(1 << (attempts.get() - 1).min(3)))
     }
 
     /// Whether there is something to learn from the answer to a request that was sent so often.
     #[inline]
     fn matters(self, attempts: NonZeroU32) -> bool {
-        self.0 > 0 || attempts.get() > 1
+        self.mean > 0 || attempts.get() > 1
     }
 
     /// An answer came so long after the `attempts`th sending.
@@ -221,8 +226,23 @@ impl RoundTrip {
         // The waits before may have been longer, if the mean was; counting them by today's mean would let it grow without end.
         let before: u64 = (0..attempts.get() - 1).map(|sent| least.0.saturating_mul(1 << sent.min(3))).sum();
         let all = before.saturating_add(since.0);
-        let mean = if self.0 == 0 { all } else { self.0 - self.0 / 8 + all / 8 };
-        self.0 = if mean.saturating_mul(2) > least.0 { mean } else { 0 };
+        match attempts.get() {
+            1 => self.learn(least, all),
+            _ => self.noted = all,
+        }
+    }
+
+    /// A second answer to some request came.
+    fn answered_twice(&mut self, least: Nanos) {
+        let noted = std::mem::take(&mut self.noted);
+        if noted > 0 {
+            self.learn(least, noted);
+        }
+    }
+
+    fn learn(&mut self, least: Nanos, all: u64) {
+        let mean = if self.mean == 0 { all } else { self.mean - self.mean / 8 + all / 8 };
+        self.mean = if mean.saturating_mul(2) > least.0 { mean } else { 0 };
     }
 }
 

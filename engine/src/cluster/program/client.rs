@@ -19,8 +19,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// How long a node may keep sequenced transactions waiting before it is asked whether it lives: as long as a call of it may stay
-/// unanswered.
+/// How long a node may keep sequenced transactions waiting before it is asked whether it lives: as long as a call may stay unanswered by
+/// the configured wait. Calls to a peer that has shown itself slow wait for longer.
 fn patience(config: &WorkerConfig) -> Nanos {
     let rpc = &config.rpc;
     // Repetitions come at up to eight times the first interval.

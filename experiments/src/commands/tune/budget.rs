@@ -111,13 +111,15 @@ impl Budget {
                 continue;
             }
             last = rung.per_s;
-            let mark = if place == self.chosen { "the smallest within 1 % of the best" } else { "" };
+            let near = percent(Search::default().tolerance);
+            let chosen = format!("the smallest within {near} of the best");
+            let mark = if place == self.chosen { chosen } else { String::new() };
             rows.push([
                 size(rung.bytes),
                 percent(rung.hit_share),
                 human_rate(rung.per_s),
                 Nanos(rung.mean_ns as u64).to_string(),
-                mark.to_owned(),
+                mark,
             ]);
         }
         table(&["location cache", "hits", "predicted", "mean latency", ""], rows)
