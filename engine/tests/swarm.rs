@@ -8,11 +8,12 @@
 
 mod common;
 
+use common::contended::{SEEDS_PER_BUG, contended};
 use common::shrink::{Size, shrink};
 use common::{Broken, Case, Failure, OTHERS, judge, judged, plans_of, plans_where, sim};
 use engine::cluster::{Clocks, Length, RunResult, RunSpec, admit, needs};
 use engine::protocol::planted::{Bug, Planted};
-use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
+use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::WORKLOADS;
 use phases::plan::{Needs, Phase, Plan, Step, Via};
 use primitives::fabric::AtomicScope;
@@ -30,9 +31,6 @@ use std::fmt;
 
 /// Seeds of a run without `DOORBELL_SEEDS`.
 const SEEDS: u64 = 24;
-
-/// Seeds within which the checker must object to each planted bug.
-const SEEDS_PER_BUG: u64 = 10;
 
 /// Every plan of OCC that runs on all fabrics here.
 fn plans() -> Vec<Plan> {
@@ -452,7 +450,7 @@ fn what_once_starved_ends() {
 fn a_failing_case_is_made_smaller() {
     let bug = Planted(Bug::NoValidation);
     let fails = |case: &Case| !case.run_planted(bug.0).0.passed();
-    let failing = (0..SEEDS_PER_BUG).map(|seed| contended(seed, bug.needs())).find(&fails);
+    let failing = (0..SEEDS_PER_BUG).map(|seed| contended(seed, bug.0)).find(&fails);
     let case = failing.expect("one of the seeds shows the bug");
     let size = shrink(&case, fails);
     assert_ne!(size, Size::of(&case), "nothing could be taken away");
@@ -478,58 +476,6 @@ fn a_simulated_run_is_a_value_of_its_seed() {
         let mut other = case.clone();
         other.spec.seed += 1;
         assert_ne!(judge(&other, name).facts.fingerprint, a.facts.fingerprint, "seeds make a difference");
-    }
-}
-
-/// A small, contended run on the simulator, where read-only and updating transactions meet on few records.
-fn contended(seed: u64, needs: &Needs) -> Case {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    // Workers of a node share its locks under CALVIN, and nothing elsewhere.
-    let shape = Shape { nodes: 3, workers: if needs.sequenced { 2 } else { 1 } };
-    let mut plans = plans_of(needs);
-    // What readers of versions do in two looks one-sided is one call two-sided, with nothing to leave out.
-    if needs.protocol == "mvcc" {
-        plans.retain(|plan| plan.fetch.is_some_and(|step| step.via == Via::OneSided));
-    }
-    let plan = *plans.choose(&mut rng).expect("there are plans");
-    let spec = RunSpec::new(sim(seed, FaultOptions::default()), shape, plan);
-    let mut case = if seed.is_multiple_of(2) {
-        Case::new("smallbank", &[("accounts_per_thread", "20"), ("hot_accounts_share", "0.1")], spec)
-    } else {
-        let settings = [("records_per_thread", "4"), ("reads", "2"), ("writes", "1"), ("payload_bytes", "8")];
-        Case::new("micro", &settings, spec)
-    };
-    case.spec.seed = seed;
-    case.spec.plan.coroutines = 6;
-    case.spec.length = Length::Transactions(60);
-    // A bug may leave a lock behind, or values unsent; nobody should wait for them for ever.
-    case.spec.retry.attempts = 20;
-    if needs.sequenced {
-        case.spec.worker.rpc.retransmit_after = Nanos::from_micros(150);
-        case.spec.worker.rpc.max_retransmits = 10;
-    }
-    // Some bugs end in a refused install or a stuck log; the history is what counts here.
-    case.spec.audit = false;
-    case
-}
-
-#[test]
-fn the_checker_objects_to_each_planted_bug() {
-    for bug in Bug::ALL {
-        let objects = |seed| !contended(seed, Planted(bug).needs()).run_planted(bug).0.passed();
-        let objections: Vec<u64> = (0..SEEDS_PER_BUG).filter(|&seed| objects(seed)).collect();
-        eprintln!("{bug:?}: objected to on seeds {objections:?} of 0..{SEEDS_PER_BUG}");
-        assert!(!objections.is_empty(), "{bug:?} went unnoticed on {SEEDS_PER_BUG} seeds");
-    }
-}
-
-#[test]
-fn the_checker_does_not_object_to_the_same_runs_without_a_bug() {
-    for name in PROTOCOLS {
-        let protocol = AnyProtocol::named(name).expect("a protocol");
-        for seed in 0..SEEDS_PER_BUG {
-            judge(&Case { protocol, ..contended(seed, protocol.needs()) }, "sim");
-        }
     }
 }
 

@@ -1,16 +1,19 @@
 //! Protocols with a bug planted in them.
 //!
 //! They show that the checker is not vacuous: on a small, contended run it must object to each of them within a few
-//! seeds, and to none of the same runs under the protocol as it should be. Not for anything else, and no name on the
-//! command line reaches them.
+//! seeds, for what is wrong with it, and to none of the same runs under the protocol as it should be. Not for anything else, and no
+//! name on the command line reaches them.
 
 use super::calvin::{self, Calvin};
 use super::{Locking, Mvcc, Occ, Protocol, Sundial, mvcc, sundial};
 use crate::verify::Level;
-use phases::ops::{PhaseOps, Stop};
+use phases::ops::{PhaseOps, Sabotage, Stop};
 use phases::plan::Needs;
 use phases::rule::{CheckRule, LockRule, OnConflict};
-use phases::txn::{Scan, Txn};
+use phases::txn::{Intent, Scan, Txn};
+
+/// Times that [`Bug::NobodyDies`] asks for a lock: far more than whoever is not in a circle has to.
+pub const PATIENCE: u16 = 1_000;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub enum Bug {
     /// the same.
     ValidateFirst,
     /// OCC: locks are freed before the write-back, which then finds nothing of its own to write to.
-    UnlockFirst,
+    LostInstall,
     /// OCC: a lock conflict is ignored.
     IgnoreConflict,
     /// OCC: transactions that only read do not validate, however many records they read.
@@ -30,6 +33,9 @@ pub enum Bug {
     NoWaitUnlockEarly,
     /// WAITDIE: the same.
     WaitDieUnlockEarly,
+    /// WAITDIE: who is younger than the holder of a lock waits as the older ones do, so that waiting may go in a circle, until one has
+    /// asked [`PATIENCE`] times.
+    NobodyDies,
     /// OCC: ranges that were scanned are not validated: phantoms.
     NoRangeValidation,
     /// OCC: that a record was not there is not validated.
@@ -50,10 +56,17 @@ pub enum Bug {
     NoRenewal,
     /// SUNDIAL: leases are extended to one tick before the transaction's time.
     ShortRenewal,
+    /// SUNDIAL: a writer puts its write behind the version before it, and not behind its lease. Under plans that lock one-sided: an
+    /// owner's CPU refuses such an install.
+    IgnoredLease,
     /// MVCC: readers take a version without the second look, and without telling later writers.
     NoSecondLook,
-    /// MVCC: a transaction takes a new place in the order between its reads and its writes.
-    LateTimestamp,
+    /// MVCC: a transaction takes a new place in the order between its reads and its writes, and asks only whether what it writes
+    /// is still as it was at the first. That is snapshot isolation, and no more.
+    SnapshotOnly,
+    /// MVCC: a writer does not look at the record's read timestamp, so it may write before a reader who has read already. Under plans
+    /// that lock one-sided, with [`Bug::sabotage`].
+    IgnoredReaders,
     /// CALVIN: locks are granted out of order, to whoever asks.
     OutOfTurn,
     /// CALVIN: readers do not wait for the writers before them.
@@ -88,19 +101,24 @@ impl Bug {
     /// Those that show only where one lock covers several records.
     pub const OF_COVERS: [Bug; 2] = [Bug::Uncovered, Bug::LoneWriters];
 
+    /// Those whose histories are right, and whose transactions wait where they must not.
+    pub const OF_WAITING: [Bug; 1] = [Bug::NobodyDies];
+
     /// All others.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 19] = [
         Bug::NoValidation,
         Bug::ValidateFirst,
-        Bug::UnlockFirst,
+        Bug::LostInstall,
         Bug::IgnoreConflict,
         Bug::NoReadOnlyValidation,
         Bug::NoWaitUnlockEarly,
         Bug::WaitDieUnlockEarly,
         Bug::NoRenewal,
         Bug::ShortRenewal,
+        Bug::IgnoredLease,
         Bug::NoSecondLook,
-        Bug::LateTimestamp,
+        Bug::SnapshotOnly,
+        Bug::IgnoredReaders,
         Bug::OutOfTurn,
         Bug::ImpatientReaders,
         Bug::EarlyRelease,
@@ -108,6 +126,11 @@ impl Bug {
         Bug::StaleValues,
         Bug::EarlyEpoch,
     ];
+
+    /// What operations have to do wrong for it, for a run's specification.
+    pub fn sabotage(self) -> Option<Sabotage> {
+        (self == Bug::IgnoredReaders).then_some(Sabotage::IgnoredReaders)
+    }
 
     fn of_calvin(self) -> Option<calvin::Bug> {
         match self {
@@ -132,6 +155,7 @@ impl Planted {
     fn locking(&self) -> Locking {
         match self.0 {
             Bug::WaitDieUnlockEarly | Bug::WaitDieAbsence => Locking::WAITDIE,
+            Bug::NobodyDies => Locking::bounded_wait(PATIENCE),
             _ => Locking::NOWAIT,
         }
     }
@@ -160,7 +184,7 @@ impl Planted {
             ops.validate(txn, CheckRule::SameVersion).await?;
         }
         ops.replicate(txn).await?;
-        if self.0 == Bug::UnlockFirst {
+        if self.0 == Bug::LostInstall {
             ops.unlock(txn).await?;
         }
         ops.install_and_unlock(txn).await
@@ -168,9 +192,15 @@ impl Planted {
 
     async fn commit_sundial<O: PhaseOps>(&self, ops: &O, txn: &mut Txn) -> Result<(), Stop> {
         ops.lock_and_read(txn, sundial::lock_rule(txn)).await?;
-        let time = Sundial::default().time_of(txn);
+        let time = match self.0 {
+            Bug::IgnoredLease => time_without_leases(txn),
+            _ => Sundial::default().time_of(txn),
+        };
         if self.0 == Bug::ShortRenewal {
             ops.validate(txn, CheckRule::LeaseCovers(time.saturating_sub(1))).await?;
+        }
+        if self.0 == Bug::IgnoredLease {
+            ops.validate(txn, CheckRule::LeaseCovers(time)).await?;
         }
         if !txn.writes() {
             return Ok(());
@@ -181,15 +211,24 @@ impl Planted {
     }
 }
 
+/// What [`Sundial`] would have for a transaction's time if nobody had been promised that what it writes stays as it is.
+fn time_without_leases(txn: &Txn) -> u64 {
+    txn.accesses().iter().fold(txn.removed_at(), |time, access| match access.intent {
+        Intent::Read => time.max(access.version),
+        Intent::Write => time.max(access.version + 1),
+    })
+}
+
 impl Protocol for Planted {
     fn needs(&self) -> &'static Needs {
         match self.0 {
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().needs(),
             Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().needs(),
-            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => {
-                &Needs::SUNDIAL
-            }
-            Bug::NoSecondLook | Bug::LateTimestamp | Bug::MvccPhantoms | Bug::MvccAbsence => &Needs::MVCC,
+            Bug::NobodyDies => &Needs::WAITDIE,
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::IgnoredLease => &Needs::SUNDIAL,
+            Bug::SundialPhantoms | Bug::SundialAbsence => &Needs::SUNDIAL,
+            Bug::NoSecondLook | Bug::SnapshotOnly | Bug::IgnoredReaders => &Needs::MVCC,
+            Bug::MvccPhantoms | Bug::MvccAbsence => &Needs::MVCC,
             bug if bug.of_calvin().is_some() => &Needs::CALVIN,
             _ => &Needs::OCC,
         }
@@ -209,13 +248,13 @@ impl Protocol for Planted {
 
     fn begin<O: PhaseOps>(&self, ops: &O, txn: &mut Txn, attempt: u32) -> Result<(), Stop> {
         match self.0 {
-            Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly | Bug::NoWaitPhantoms | Bug::WaitDieAbsence => {
-                self.locking().begin(ops, txn, attempt)
-            }
-            Bug::NoSecondLook | Bug::LateTimestamp | Bug::MvccPhantoms | Bug::MvccAbsence => {
-                Mvcc.begin(ops, txn, attempt)
-            }
-            _ => Ok(()),
+            // It has an age, though nobody asks for it.
+            Bug::NobodyDies => Locking::WAITDIE.begin(ops, txn, attempt),
+            _ => match self.needs().protocol {
+                "nowait" | "waitdie" => self.locking().begin(ops, txn, attempt),
+                "mvcc" => Mvcc.begin(ops, txn, attempt),
+                _ => Ok(()),
+            },
         }
     }
 
@@ -228,11 +267,12 @@ impl Protocol for Planted {
                 self.locking().read(ops, txn).await?;
                 ops.unlock(txn).await
             }
-            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().read(ops, txn).await,
-            Bug::NoRenewal | Bug::ShortRenewal | Bug::SundialPhantoms | Bug::SundialAbsence => {
-                Sundial::default().read(ops, txn).await
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence | Bug::NobodyDies => {
+                self.locking().read(ops, txn).await
             }
-            Bug::MvccPhantoms => Mvcc.read(ops, txn).await,
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::IgnoredLease => Sundial::default().read(ops, txn).await,
+            Bug::SundialPhantoms | Bug::SundialAbsence => Sundial::default().read(ops, txn).await,
+            Bug::MvccPhantoms | Bug::IgnoredReaders => Mvcc.read(ops, txn).await,
             Bug::MvccAbsence => {
                 ops.lock_and_read(txn, mvcc::lock_rule(txn)).await?;
                 ops.fetch(txn).await?;
@@ -244,7 +284,7 @@ impl Protocol for Planted {
                 ops.fetch(txn).await
             }
             // Records are locked at commit only, under the later timestamp.
-            Bug::LateTimestamp => {
+            Bug::SnapshotOnly => {
                 ops.fetch(txn).await?;
                 ops.validate(txn, CheckRule::ReadAt).await
             }
@@ -261,7 +301,9 @@ impl Protocol for Planted {
                 self.locking().scan(ops, txn, scan).await?;
                 ops.unlock(txn).await
             }
-            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().scan(ops, txn, scan).await,
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence | Bug::NobodyDies => {
+                self.locking().scan(ops, txn, scan).await
+            }
             Bug::MvccPhantoms => {
                 txn.read_ranges_unseen();
                 Mvcc.scan(ops, txn, scan).await
@@ -277,13 +319,17 @@ impl Protocol for Planted {
             _ => {}
         }
         match self.0 {
-            Bug::NoWaitPhantoms | Bug::WaitDieAbsence => self.locking().commit(ops, txn).await,
+            Bug::NoWaitPhantoms | Bug::WaitDieAbsence | Bug::NobodyDies => {
+                self.locking().commit(ops, txn).await
+            }
             Bug::SundialPhantoms | Bug::SundialAbsence => Sundial::default().commit(ops, txn).await,
             Bug::MvccPhantoms | Bug::MvccAbsence => Mvcc.commit(ops, txn).await,
             Bug::NoWaitUnlockEarly | Bug::WaitDieUnlockEarly => self.locking().commit(ops, txn).await,
-            Bug::NoRenewal | Bug::ShortRenewal => self.commit_sundial(ops, txn).await,
-            Bug::NoSecondLook => Mvcc.commit(ops, txn).await,
-            Bug::LateTimestamp => {
+            Bug::NoRenewal | Bug::ShortRenewal | Bug::IgnoredLease => self.commit_sundial(ops, txn).await,
+            Bug::NoSecondLook | Bug::IgnoredReaders => Mvcc.commit(ops, txn).await,
+            Bug::SnapshotOnly => {
+                // What is written without having been read has to be as it was at the first place, too.
+                ops.fetch(txn).await?;
                 txn.time = ops.timestamp()?;
                 txn.install_at = txn.time.0;
                 txn.move_to(txn.time);

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test crate uses its part
 
 pub mod around;
+pub mod contended;
+pub mod expected;
 pub mod shrink;
 
 use engine::cluster::{RunError, RunResult, RunSpec, run, run_as};
@@ -52,12 +54,17 @@ impl Case {
         run(&self.spec, &self.workload(), self.protocol, &stop).expect("the case can run")
     }
 
-    /// The case under a planted bug: its verdict, and whether the workload's invariants held.
+    /// The case under a planted bug.
+    pub fn run_bug(&self, bug: Bug) -> RunResult {
+        let (stop, mut spec) = (AtomicBool::new(false), self.spec.clone());
+        spec.sabotage = bug.sabotage();
+        let result = engine::with_workload!(&self.workload(), w => run_as(&spec, w, Planted(bug), &stop));
+        result.expect("the case can run")
+    }
+
+    /// The same: its verdict, and whether the workload's invariants held.
     pub fn run_planted(&self, bug: Bug) -> (Verdict, bool) {
-        let stop = AtomicBool::new(false);
-        let result =
-            engine::with_workload!(&self.workload(), w => run_as(&self.spec, w, Planted(bug), &stop));
-        let result = result.expect("the case can run");
+        let result = self.run_bug(bug);
         let history = result.history.as_ref().expect("it was asked for");
         (check(history, Planted(bug).level()), result.passed())
     }

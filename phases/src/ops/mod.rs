@@ -256,6 +256,8 @@ pub enum Sabotage {
     TornReads,
     /// One of four transactions writes nothing to the logs of its backups.
     LostLogs,
+    /// Who writes a multi-version record that it locks by one-sided verbs does not mind that somebody later has read it.
+    IgnoredReaders,
     /// Locks of other nodes' records are freed by one-sided verbs before the new values are written to them.
     UnlockFirst,
 }
