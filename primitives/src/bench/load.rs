@@ -191,8 +191,9 @@ fn queue_pairs(point: &Point) -> QpConfig {
         // What nobody waits for counts when it is posted: queues must be full before the window opens.
         QpConfig { send_depth: 64.max(least), ..usual }
     } else {
-        // A receive for each message that a peer may have under way, should calls take any.
-        QpConfig { recv_depth: 2 * SLOTS, ..usual }
+        // A receive for each message that a peer may have under way, should calls take any. Whose thread has lost its CPU posts them late,
+        // and is waited for as long as that takes.
+        QpConfig { recv_depth: 2 * SLOTS, rnr_retry: 7, ..usual }
     }
 }
 
