@@ -121,7 +121,7 @@ pub struct RetryPolicy {
     /// The wait after the first abort is uniform in `[0, first)`; the limit doubles with each further abort, so
     /// that rivals part.
     pub first: Nanos,
-    /// Where the limit stops doubling with each abort. From there on it doubles once in [`PATIENCE`] aborts.
+    /// Where the limit stops doubling with each abort. From there on it doubles once in 32 aborts.
     pub longest: Nanos,
 }
 
