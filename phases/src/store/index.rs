@@ -18,7 +18,7 @@
 //! looking, never by trusting. Only the owner inserts and deletes (DrTM+H §6: inserts go to the owner), behind the gate;
 //! `slots` tells how. Entries stay in their bucket, a freed one is used again, and a chain that has no free one grows by an
 //! overflow bucket: one of its table's own, or, when those are used up, one in the reserve that the copy's tables share
-//! ([`reserve`](super::reserve)). Buckets are never taken out of a chain, and main buckets are never split.
+//! (`store/reserve.rs`). Buckets are never taken out of a chain, and main buckets are never split.
 
 use super::layout::{BUCKET_BYTES, BUCKET_ENTRIES, Layout, TableId, hash};
 use super::record::Word;

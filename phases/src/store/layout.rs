@@ -13,7 +13,7 @@
 //! ```
 //!
 //! **What grows.** A table has main buckets for the records that it declares ([`TableSpec::rows_per_node`]), and overflow buckets for a little
-//! more than chance makes necessary. What is inserted beyond goes to the reserve of its copy ([`reserve`](super::reserve)): room grows, the main buckets
+//! more than chance makes necessary. What is inserted beyond goes to the reserve of its copy (`store/reserve.rs`): room grows, the main buckets
 //! do not, so chains get longer. Mean READs of a lookup that no cache answers, keys drawn into a table of 20 000 declared records (`reserve/tests.rs` measures it):
 //!
 //! | records held, in times of those declared | 1 | 2 | 4 |
