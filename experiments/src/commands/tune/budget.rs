@@ -111,7 +111,7 @@ impl Budget {
                 continue;
             }
             last = rung.per_s;
-            let near = percent(Search::default().tolerance);
+            let near = format!("{} %", 100.0 * Search::default().tolerance);
             let chosen = format!("the smallest within {near} of the best");
             let mark = if place == self.chosen { chosen } else { String::new() };
             rows.push([
