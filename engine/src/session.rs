@@ -128,10 +128,10 @@ pub struct RetryPolicy {
 /// Aborts in a row that double [`RetryPolicy::longest`]: after so many, pauses are taken to be shorter than rivals hold their locks,
 /// so that all meet again after each and keep each other from ending. Longer pauses thin them out until some get
 /// through (seed 159 of the swarm, where 64 coroutines lock four of the same few records each and a commit takes longer than
-/// `longest`: without this a transaction needs more than 1000 attempts, with it 179 at most).
+/// `longest`: without this a transaction needs more than 1000 attempts, with it fewer than 500).
 const PATIENCE: u32 = 32;
-/// Doublings of `longest` at most: 64 times 512 µs are 33 ms.
-const MOST_DOUBLINGS: u32 = 6;
+/// Where that ends too, unless `longest` is longer by itself.
+const MOST_PAUSE: Nanos = Nanos(4_096_000);
 
 impl Default for RetryPolicy {
     /// The first wait is about one commit on a fast fabric, the longest about a hundred.
@@ -149,8 +149,8 @@ impl RetryPolicy {
     /// The wait after `aborts` aborts in a row (from 1), from a draw in `[0, 1)`.
     fn wait(&self, aborts: u32, draw: f64) -> Nanos {
         let doubled = self.first.0.saturating_mul(1 << aborts.saturating_sub(1).min(32));
-        let longest = self.longest.0.saturating_mul(1 << (aborts / PATIENCE).min(MOST_DOUBLINGS));
-        Nanos((doubled.min(longest) as f64 * draw) as u64)
+        let grown = self.longest.0.saturating_mul(1 << (aborts / PATIENCE).min(32)).min(MOST_PAUSE.0);
+        Nanos((doubled.min(grown.max(self.longest.0)) as f64 * draw) as u64)
     }
 }
 
@@ -600,6 +600,6 @@ mod tests {
             [10_000, 20_000, 40_000, 80_000],
             "and goes on slowly where even that is not enough"
         );
-        assert_eq!(policy.wait(u32::MAX, 0.5), Nanos(5_000 << MOST_DOUBLINGS));
+        assert_eq!(policy.wait(u32::MAX, 0.5), Nanos(MOST_PAUSE.0 / 2));
     }
 }
