@@ -320,6 +320,8 @@ fn env(name: &str) -> Option<u64> {
 
 /// Nobody needs as many attempts as would make it give up, where time is virtual: on threads whoever holds a lock may be kept from the
 /// CPU for hundreds of attempts of others.
+// Known to fail: seeds 344 of `orders_and_positions_are_strictly_serializable` and 203 of `orders_and_positions_keep_other_promises`
+// (engine/CHECKING.md).
 fn judged_with_progress(case: &Case, name: &str) -> Result<RunResult, Failure> {
     let result = judged(case, name)?;
     let needs = case.protocol.needs();
