@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{OTHERS, be_patient, fabrics, sim};
+use common::{OTHERS, PATIENT, be_patient, fabrics, sim};
 use engine::cluster::{Length, RunResult, RunSpec, run_as};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::session::{Halt, Order, Session};
@@ -214,7 +214,7 @@ fn spec(fabric: FabricSpec, plan: Plan, seed: u64) -> RunSpec {
     spec.log_ring_bytes = 4096;
     spec.reserve_bytes = Some(64 << 10);
     spec.length = Length::Transactions(80);
-    spec.retry.attempts = 100_000;
+    spec.retry.attempts = PATIENT;
     spec.retry.longest = Nanos::from_millis(4);
     be_patient(&mut spec);
     spec

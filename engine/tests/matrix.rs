@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, be_patient, fabrics, judge, plans_of, sim};
+use common::{Case, PATIENT, be_patient, fabrics, judge, plans_of, sim};
 use engine::cluster::{Length, RunSpec};
 use engine::protocol::{AnyProtocol, Protocol};
 use phases::plan::{Needs, Phase, Plan, Preset, Via};
@@ -142,7 +142,7 @@ fn case_of(
     replicas: u16,
 ) -> Case {
     let mut case = Case { protocol, ..case(plan, workload, settings, replicas) };
-    case.spec.retry.attempts = 100_000;
+    case.spec.retry.attempts = PATIENT;
     case.spec.retry.longest = Nanos::from_millis(4);
     case
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::expected::Objections;
-use common::{be_patient, fabrics, plans_of, sim};
+use common::{PATIENT, be_patient, fabrics, plans_of, sim};
 use engine::cluster::{Length, RunError, RunResult, RunSpec, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, Protocol};
@@ -240,7 +240,7 @@ fn spec(fabric: FabricSpec, plan: Plan, seed: u64) -> RunSpec {
     spec.cache_bytes = 2048;
     spec.log_ring_bytes = 4096;
     spec.length = Length::Transactions(80);
-    spec.retry.attempts = 100_000;
+    spec.retry.attempts = PATIENT;
     spec.retry.longest = Nanos::from_millis(4);
     spec
 }

@@ -6,7 +6,7 @@ mod common;
 mod oracle;
 
 use common::around::{Around, Twist};
-use common::{Case, be_patient, judge, plans_of, sim};
+use common::{Case, PATIENT, be_patient, judge, plans_of, sim};
 use engine::cluster::{Length, RunResult, RunSpec, footprint, run_as};
 use engine::protocol::planted::{Bug, Planted};
 use engine::protocol::{AnyProtocol, Occ, PROTOCOLS, Protocol};
@@ -310,7 +310,7 @@ fn a_node_without_a_warehouse_runs_the_mix_under_every_protocol() {
             let plan = Plan::uniform(via).restricted_to(protocol.needs());
             let settings = [&TPCC[1..], BUSY, &[("warehouses", "2")]].concat();
             let mut case = Case { protocol, ..case(plan, "tpcc", &settings, 1) };
-            case.spec.retry.attempts = 100_000;
+            case.spec.retry.attempts = PATIENT;
             case.spec.retry.longest = Nanos::from_millis(4);
             judge(&case, "sim");
         }
@@ -354,7 +354,7 @@ fn orders_and_positions_under(name: &str) {
         for (workload, settings) in [("tpcc", mix), ("tpcc-no", orders), ("tpce-cp", position)] {
             let mut case = Case { protocol, ..case(plan, workload, &settings, 1 + n as u16 % 3) };
             // Locks that nobody waits for are asked for again and again where districts are few.
-            case.spec.retry.attempts = 100_000;
+            case.spec.retry.attempts = PATIENT;
             case.spec.retry.longest = Nanos::from_millis(4);
             on_every_fabric(case);
         }

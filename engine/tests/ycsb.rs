@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, OTHERS, be_patient, judge, sim};
+use common::{Case, OTHERS, PATIENT, be_patient, judge, sim};
 use engine::cluster::{Length, RunError, RunSpec, run};
 use engine::protocol::{AnyProtocol, Protocol};
 use engine::workload::{AnyWorkload, Scale};
@@ -29,7 +29,7 @@ fn case(protocol: AnyProtocol, via: Via, fabric: FabricSpec, more: &[(&str, &str
     let mut case = Case { protocol, ..Case::new("ycsb", &[SMALL, more].concat(), spec) };
     case.spec.length = Length::Transactions(30);
     case.spec.replicas = 2;
-    case.spec.retry.attempts = 100_000;
+    case.spec.retry.attempts = PATIENT;
     case.spec.retry.longest = Nanos::from_millis(4);
     case
 }

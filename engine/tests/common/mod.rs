@@ -141,11 +141,15 @@ fn real(device: &str) -> FabricSpec {
     panic!("DOORBELL_VERBS_DEVICE is {device}, but these tests were built without feature verbs")
 }
 
+/// Attempts of a transaction where time is real.
+pub const PATIENT: u32 = 2_000;
+
 /// Patience for fabrics whose time is real: who holds a lock, or is to answer, may be kept from its core by other programs for
-/// longer than others should retry where time is virtual.
+/// longer than others should retry where time is virtual. Pauses grow, so that this is some two minutes, after which it is said that a
+/// lock is not let go.
 pub fn be_patient(spec: &mut RunSpec) {
     if !matches!(spec.fabric, FabricSpec::Sim { .. }) {
-        spec.retry.attempts = spec.retry.attempts.max(100_000);
+        spec.retry.attempts = spec.retry.attempts.max(PATIENT);
         spec.worker.rpc.max_retransmits = 10_000;
     }
 }
