@@ -87,7 +87,7 @@ impl Targets {
             let experiment = claims::library::experiment(name)?;
             let on_it = |fabric: &FabricChoice| matches!(fabric, FabricChoice::Sim(ProfileChoice::Shipped(name)) if *name == profile.name);
             if claims::library::is_primitive(&experiment)
-                && claims::library::points_of(binding, &experiment)
+                && claims::library::points_of(binding, name, &experiment)
                     .iter()
                     .filter_map(|&i| experiment.points.get(i as usize))
                     .any(|point| on_it(&point.spec.fabric))

@@ -70,16 +70,17 @@ pub fn answer_all(
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Option<Answer>>>, CliError> {
     let mut needed: BTreeMap<&str, (Experiment, BTreeSet<u64>)> = BTreeMap::new();
-    for name in claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()) {
+    for name in claims.iter().filter_map(|c| c.answered_by.as_ref()).flat_map(Binding::experiments) {
         if !needed.contains_key(name) {
             needed.insert(name, (library::experiment(name)?, BTreeSet::new()));
         }
     }
     needed.retain(|_, (experiment, _)| library::is_primitive(experiment));
     for binding in claims.iter().filter_map(|c| c.answered_by.as_ref()) {
-        if let Some((experiment, points)) = needed.get_mut(binding.experiment.as_deref().unwrap_or_default())
-        {
-            points.extend(library::points_of(binding, experiment));
+        for name in binding.experiments() {
+            if let Some((experiment, points)) = needed.get_mut(name) {
+                points.extend(library::points_of(binding, name, experiment));
+            }
         }
     }
     let Some(tables) = measure(&needed, profiles, jobs, stop)? else { return Ok(None) };
@@ -89,11 +90,10 @@ pub fn answer_all(
             return answer.map(Some);
         }
         let name = binding.experiment.as_deref().unwrap_or_default();
-        let (Some((experiment, _)), Some(table)) = (needed.get(name), tables.get(name)) else {
-            return Ok(None);
-        };
+        let table = Table::of(binding, |name| tables.get(name));
+        let (Some((experiment, _)), Some(table)) = (needed.get(name), table) else { return Ok(None) };
         let y = library::y(binding, experiment).unwrap_or_default();
-        evaluate(binding, &y, &claim.unit, claim.split, table).map(Some)
+        evaluate(binding, &y, &claim.unit, claim.split, &table).map(Some)
     };
     let wrong = |claim: &Claim, why: String| CliError::check(format!("{}: {why}", claim.id));
     let answers = claims.iter().map(|claim| answered(claim).map_err(|why| wrong(claim, why)));

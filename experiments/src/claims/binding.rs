@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Points are picked by axes of the grid: a value, a list of values, or a stretch `{from, to}`. This is all there is:
-//! numbers of points, relations between numbers, forms of a sweep. What needs more is another experiment.
+//! numbers of points, relations between numbers, forms of a sweep. What needs more is another experiment; where one grid cannot hold
+//! all points that a claim compares, `beside` names others, and every pick says which `experiment` it is of.
 
 use std::collections::BTreeMap;
 
@@ -114,6 +115,21 @@ pub struct PairOver {
     pub at: At,
     /// The axis.
     pub over: String,
+}
+
+/// Pairs of points that differ in what tells the two sides apart, and in nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    /// One side.
+    pub of: At,
+    /// The other.
+    pub to: At,
+    /// What holds for both.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: At,
+    /// The column that is to fall where the binding's rises.
+    pub y: String,
 }
 
 /// A sweep along an axis.
@@ -273,6 +289,9 @@ pub enum Predicate {
     Falling(Along),
     /// Along an axis the points are alike.
     Flat(Along),
+    /// Of each pair, where one side is larger and shows to be, it is not larger by another column as well: latencies that say what rates
+    /// say.
+    Mirrored(Mirror),
 }
 
 impl Predicate {
@@ -292,7 +311,7 @@ impl Predicate {
             | Predicate::Near { number, .. }
             | Predicate::AtLeast { number, .. }
             | Predicate::AtMost { number, .. } => std::slice::from_ref(number),
-            Predicate::Rising(_) | Predicate::Falling(_) | Predicate::Flat(_) => &[],
+            Predicate::Rising(_) | Predicate::Falling(_) | Predicate::Flat(_) | Predicate::Mirrored(_) => &[],
         }
     }
 }
@@ -314,6 +333,9 @@ pub struct Binding {
     /// The experiment; none where a parameter answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
+    /// Others that the claim compares with it. Every pick of the binding then says which one it is of, as if `experiment` were an axis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// The column; the first figure's if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<String>,
@@ -370,6 +392,15 @@ impl Binding {
             (Some(_), None) | (None, Some(_)) => Ok(()),
             _ => Err("either `number` or `holds` is needed".to_owned()),
         }?;
+        if !self.beside.is_empty() {
+            if self.experiment.is_none() {
+                return Err("`beside` names more experiments than the one that `experiment` names".to_owned());
+            }
+            let unsaid = self.picks().into_iter().find(|at| self.experiment_of(at).is_none());
+            if let Some(at) = unsaid {
+                return Err(format!("with `beside` each pick names one `experiment` of these, not {at:?}"));
+            }
+        }
         if !self.drawn_on.is_empty() && self.printed_at().is_none() {
             return Err(
                 "only the number of a point is `drawn_on` others: a `value` or a `largest`".to_owned()
@@ -382,6 +413,32 @@ impl Binding {
             _ => Err("either an `experiment` is needed or numbers that are each a `parameter` or `handler`"
                 .to_owned()),
         }
+    }
+
+    /// The experiments that it reads.
+    pub fn experiments(&self) -> impl Iterator<Item = &str> {
+        self.experiment.iter().chain(&self.beside).map(String::as_str)
+    }
+
+    /// Which of them a pick is of; `None` if it names none of them.
+    pub(super) fn experiment_of(&self, at: &At) -> Option<&str> {
+        if self.beside.is_empty() {
+            return self.experiment.as_deref();
+        }
+        match at.get(EXPERIMENT) {
+            Some(Pick::One(Value::String(name))) => self.experiments().find(|known| known == name),
+            _ => None,
+        }
+    }
+
+    /// Picks of points of one of its experiments, by axes of that one's grid.
+    pub(super) fn picks_of(&self, experiment: &str) -> Vec<At> {
+        let of_it = |at: &At| self.experiment_of(at) == Some(experiment);
+        let mut picks: Vec<At> = self.picks().into_iter().filter(of_it).collect();
+        if !self.beside.is_empty() {
+            picks.iter_mut().for_each(|at| drop(at.remove(EXPERIMENT)));
+        }
+        picks
     }
 
     /// The points whose number the paper prints; a peak is printed for the point where it is, the largest of those picked.
@@ -424,8 +481,14 @@ impl Binding {
         let mut picks = Vec::new();
         self.numbers().iter().for_each(|number| number.picks(&mut picks));
         for predicate in self.holds.iter().flatten() {
-            if let Predicate::Rising(along) | Predicate::Falling(along) | Predicate::Flat(along) = predicate {
-                picks.push(along.at.clone());
+            match predicate {
+                Predicate::Rising(along) | Predicate::Falling(along) | Predicate::Flat(along) => {
+                    picks.push(along.at.clone());
+                }
+                Predicate::Mirrored(mirror) => {
+                    picks.extend([both(&mirror.of, &mirror.at), both(&mirror.to, &mirror.at)]);
+                }
+                _ => {}
             }
         }
         picks
@@ -458,7 +521,11 @@ impl Binding {
     /// Columns that it reads beside its own.
     pub fn columns(&self) -> Vec<&str> {
         let other = |number: &&'_ Number| matches!(number, Number::In { .. });
-        self.asked().into_iter().filter(other).map(|number| number.column("")).collect()
+        let mirrored = self.holds.iter().flatten().filter_map(|predicate| match predicate {
+            Predicate::Mirrored(mirror) => Some(mirror.y.as_str()),
+            _ => None,
+        });
+        self.asked().into_iter().filter(other).map(|number| number.column("")).chain(mirrored).collect()
     }
 
     /// All numbers in it, whatever their column.
@@ -472,6 +539,9 @@ impl Binding {
         numbers
     }
 }
+
+/// What picks call the experiment that they are of.
+pub(super) const EXPERIMENT: &str = "experiment";
 
 /// `at` with what `common` adds.
 pub(super) fn both(at: &At, common: &At) -> At {

@@ -40,6 +40,8 @@ const FILES: &[(&str, &str)] = &[
     ("doorbell-batching", include_str!("../../doorbell-batching.yaml")),
     ("selective-signaling", include_str!("../../selective-signaling.yaml")),
     ("calls-over-sockets", include_str!("../../calls-over-sockets.yaml")),
+    ("reads-at-once-over-qdr", include_str!("../../reads-at-once-over-qdr.yaml")),
+    ("reads-at-once-over-ipoib", include_str!("../../reads-at-once-over-ipoib.yaml")),
     ("execution-by-primitive", include_str!("../../execution-by-primitive.yaml")),
     ("locking-by-primitive", include_str!("../../locking-by-primitive.yaml")),
     ("commit-by-primitive", include_str!("../../commit-by-primitive.yaml")),
@@ -99,37 +101,12 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
         binding.handlers().into_iter().try_for_each(|asked| asked.phase().map(drop))?;
         return wrong.map_or(Ok(()), |name| Err(format!("no profile has a number {name}")));
     }
-    let name = binding.experiment.as_deref().unwrap_or_default();
     let read = |name: &str| experiment(name).map_err(|e| e.message().to_owned());
-    let experiment = read(name)?;
+    let name = binding.experiment.as_deref().unwrap_or_default();
     let y =
-        y(binding, &experiment).ok_or_else(|| format!("{name} has no figure: say which column is `y`"))?;
-    let known = columns(experiment.kind.results(), TableName::Points, &[]);
-    // What a phase cost is `PHASE.COLUMN`.
-    let of_phase = |(phase, column): (&str, &str)| {
-        experiment.kind == SpecKind::Run
-            && Phase::ALL.iter().any(|known| known.name() == phase)
-            && PHASES[2..].iter().any(|known| known.0 == column)
-    };
-    // Of what aborted attempts, `aborts.REASON` has the share.
-    let of_aborts = |(table, reason): (&str, &str)| {
-        experiment.kind == SpecKind::Run
-            && table == "aborts"
-            && Abort::ALL.iter().any(|known| known.name() == reason)
-    };
-    for y in std::iter::once(y.as_str()).chain(binding.columns()) {
-        let there = |of: &dyn Fn((&str, &str)) -> bool| y.split_once('.').is_some_and(of);
-        if !known.iter().any(|column| column == y) && !there(&of_phase) && !there(&of_aborts) {
-            return Err(format!("experiment {name} has no column {y}"));
-        }
-    }
-    for over in binding.overs() {
-        if !experiment.grid.iter().any(|axis| axis.name == over) {
-            return Err(format!("experiment {name} has no axis {over}"));
-        }
-    }
-    for at in binding.picks() {
-        check_pick(&at, name, &experiment)?;
+        y(binding, &read(name)?).ok_or_else(|| format!("{name} has no figure: say which column is `y`"))?;
+    for name in binding.experiments() {
+        check_experiment(binding, name, &read(name)?, &y)?;
     }
     for drawn in &binding.drawn_on {
         let other = read(&drawn.experiment)?;
@@ -145,6 +122,39 @@ pub(super) fn check(binding: &Binding) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Checks what a binding reads of one of its experiments.
+fn check_experiment(binding: &Binding, name: &str, experiment: &Experiment, y: &str) -> Result<(), String> {
+    let known = columns(experiment.kind.results(), TableName::Points, &[]);
+    // What a phase cost is `PHASE.COLUMN`.
+    let of_phase = |(phase, column): (&str, &str)| {
+        experiment.kind == SpecKind::Run
+            && Phase::ALL.iter().any(|known| known.name() == phase)
+            && PHASES[2..].iter().any(|known| known.0 == column)
+    };
+    // Of what aborted attempts, `aborts.REASON` has the share.
+    let of_aborts = |(table, reason): (&str, &str)| {
+        experiment.kind == SpecKind::Run
+            && table == "aborts"
+            && Abort::ALL.iter().any(|known| known.name() == reason)
+    };
+    for y in std::iter::once(y).chain(binding.columns()) {
+        let there = |of: &dyn Fn((&str, &str)) -> bool| y.split_once('.').is_some_and(of);
+        if !known.iter().any(|column| column == y) && !there(&of_phase) && !there(&of_aborts) {
+            return Err(format!("experiment {name} has no column {y}"));
+        }
+    }
+    for over in binding.overs() {
+        if !experiment.grid.iter().any(|axis| axis.name == over) {
+            return Err(format!("experiment {name} has no axis {over}"));
+        }
+    }
+    let picks = binding.picks_of(name);
+    if picks.is_empty() {
+        return Err(format!("it reads no point of experiment {name}"));
+    }
+    picks.iter().try_for_each(|at| check_pick(at, name, experiment))
 }
 
 fn check_pick(at: &At, name: &str, experiment: &Experiment) -> Result<(), String> {
@@ -171,9 +181,9 @@ pub(super) fn picks(at: &At, axes: &[(String, String)]) -> bool {
     at.iter().all(|(axis, pick)| axes.iter().any(|(a, value)| a == axis && pick.takes(value)))
 }
 
-/// Numbers of the experiment's points that a binding reads.
-pub fn points_of(binding: &Binding, experiment: &Experiment) -> Vec<u64> {
-    let picked = binding.picks();
+/// Numbers of the points of one of its experiments, which has this name, that a binding reads.
+pub fn points_of(binding: &Binding, name: &str, experiment: &Experiment) -> Vec<u64> {
+    let picked = binding.picks_of(name);
     let taken = |point: &&crate::spec::Point| picked.iter().any(|at| picks(at, &point.at));
     experiment.points.iter().filter(taken).map(|point| point.index).collect()
 }
@@ -197,7 +207,8 @@ pub fn published(experiment: &Experiment) -> Result<Vec<Printed>, CliError> {
     let mut printed = Vec::new();
     for claim in super::load()?.iter() {
         let Some(binding) = &claim.answered_by else { continue };
-        let by = binding.experiment.as_deref().unwrap_or_default();
+        // What a claim compares across experiments has no place in the figure of one.
+        let by = binding.experiment.as_deref().filter(|_| binding.beside.is_empty()).unwrap_or_default();
         let own = binding.printed_at().filter(|_| by == name);
         let others = binding.drawn_on.iter().filter(|drawn| drawn.experiment == name).map(|drawn| &drawn.at);
         for at in own.into_iter().chain(others) {

@@ -3,7 +3,7 @@
 use super::Split;
 use super::binding::{Along, Number, Predicate};
 use super::evaluate::{Raw, Scale, factor, number};
-use super::table::{Measured, Table};
+use super::table::{Measured, Mirrored, Table};
 use super::verdict::{CONSIDERABLE, MUCH, NO_CHANGE, RIPPLE, exceeds, excused, tolerance};
 
 /// What became of a relation.
@@ -68,6 +68,16 @@ fn not_beyond(a: &Raw, sign: &str, b: &Raw, least: f64) -> String {
         Scale::Plain | Scale::Factor => "",
     };
     format!("{what}{} {sign} {}{room}", told(a), told(b))
+}
+
+impl Mirrored {
+    /// Whether the side with the larger rate is not shown to be the larger one by the other column, too. Rates that do not show to differ
+    /// say nothing.
+    fn agrees(&self) -> bool {
+        let larger = |[a, b]: [Measured; 2]| exceeds(a.value, b.value, a.over(b).within);
+        let [[a, b], [x, y]] = [self.rates, self.others];
+        !(larger([a, b]) && larger([x, y]) || larger([b, a]) && larger([y, x]))
+    }
 }
 
 /// What became of a relation, and the numbers behind it.
@@ -178,6 +188,12 @@ pub(super) fn predicate(
         Predicate::Flat(along) => {
             let points = curve(along)?;
             (alike(&points, tolerance(split)), format!("flat: {}", all(&points, ", ")))
+        }
+        Predicate::Mirrored(mirror) => {
+            let pairs = table.pairs(mirror, y)?;
+            let kept = pairs.iter().filter(|pair| pair.agrees()).count();
+            let words = format!("{kept} of {} pairs rank by {} as by {y}", pairs.len(), mirror.y);
+            (Relation::by(kept == pairs.len()), words)
         }
     };
     Ok((relation, words))

@@ -1,10 +1,11 @@
-//! Measured points of one experiment, and how far each is known.
+//! Measured points of experiments, and how far each is known.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::binding::{At, Handler, PairOver, Parameter, both};
+use super::binding::{At, Binding, EXPERIMENT, Handler, Mirror, PairOver, Parameter, Pick, both};
 
-/// Measured points of one experiment.
+/// Measured points.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Axis values by axis, and the columns by name.
@@ -54,7 +55,59 @@ impl Measured {
     }
 }
 
+/// What the two sides of a pair measured.
+pub(super) struct Mirrored {
+    /// By the binding's column.
+    pub(super) rates: [Measured; 2],
+    /// By the other.
+    pub(super) others: [Measured; 2],
+}
+
 impl Table {
+    /// What a binding reads, of the tables of its experiments; with several of them each point says which one it is of. `None` if one of
+    /// them is not there.
+    pub fn of<'a>(binding: &Binding, table: impl Fn(&str) -> Option<&'a Table>) -> Option<Cow<'a, Table>> {
+        if binding.beside.is_empty() {
+            return table(binding.experiment.as_deref().unwrap_or_default()).map(Cow::Borrowed);
+        }
+        let mut all = Table::default();
+        for name in binding.experiments() {
+            let named = |(axes, columns): &(BTreeMap<String, String>, BTreeMap<String, f64>)| {
+                let mut axes = axes.clone();
+                axes.insert(EXPERIMENT.to_owned(), name.to_owned());
+                (axes, columns.clone())
+            };
+            all.points.extend(table(name)?.points.iter().map(named));
+        }
+        Some(Cow::Owned(all))
+    }
+
+    /// Pairs of points that differ in what tells the sides apart alone.
+    pub(super) fn pairs(&self, mirror: &Mirror, y: &str) -> Result<Vec<Mirrored>, String> {
+        let [of, to] = [&mirror.of, &mirror.to].map(|side| both(side, &mirror.at));
+        let sides = |axis: &String| mirror.of.contains_key(axis) || mirror.to.contains_key(axis);
+        let rest = |axes: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            axes.iter().filter(|(axis, _)| !sides(axis)).map(|(a, v)| (a.clone(), v.clone())).collect()
+        };
+        let of_point = |axes: &BTreeMap<String, String>, y: &str| -> Result<Measured, String> {
+            let whole = axes.iter().map(|(axis, v)| (axis.clone(), Pick::One(v.clone().into()))).collect();
+            self.one(&whole, y)
+        };
+        let mut pairs = Vec::new();
+        for (axes, rate) in self.at(&of, y) {
+            let partners: Vec<_> = self.at(&to, y).filter(|(other, _)| rest(other) == rest(axes)).collect();
+            let [(partner, other)] = partners[..] else {
+                return Err(format!(
+                    "{} points stand against one at {axes:?}, one is needed",
+                    partners.len()
+                ));
+            };
+            let others = [of_point(axes, &mirror.y)?, of_point(partner, &mirror.y)?];
+            pairs.push(Mirrored { rates: [rate, other], others });
+        }
+        if pairs.is_empty() { Err(format!("no point with {y} at {}", shown(&of))) } else { Ok(pairs) }
+    }
+
     pub(super) fn at<'a>(
         &'a self,
         at: &'a At,
@@ -109,4 +162,82 @@ impl Table {
 
 pub(super) fn shown(at: &At) -> String {
     serde_json::to_string(at).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Answer, evaluate};
+    use super::*;
+    use crate::claims::Split;
+    use crate::yaml::from_str;
+
+    /// One point: axes, rate and median latency.
+    fn with(table: &mut Table, axes: &[(&str, &str)], rate: f64, latency: f64) {
+        let axes = axes.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect();
+        let columns = [("rate_per_s", rate), ("latency_p50_ns", latency), ("rate_ci_relative", 0.02)];
+        table.points.push((axes, columns.map(|(name, value)| (name.to_owned(), value)).into()));
+    }
+
+    fn answer(binding: &Binding, table: &Table) -> Result<Answer, String> {
+        evaluate(binding, "rate_per_s", "x", Split::HoldOut, table)
+    }
+
+    fn binding(text: &str) -> Binding {
+        from_str("binding", text).unwrap()
+    }
+
+    #[test]
+    fn a_binding_reads_two_experiments() {
+        let (mut card, mut sockets) = (Table::default(), Table::default());
+        for (n, rate) in [("1", 10.0), ("4", 40.0)] {
+            with(&mut card, &[("verb", "read"), ("n", n)], rate, 1.0);
+            with(&mut sockets, &[("n", n)], rate / 4.0, 1.0);
+        }
+        let both = binding(
+            "{experiment: card, beside: [sockets], number: {ratio: {of: {experiment: card}, to: {experiment: sockets}, at: {n: 4}}}}",
+        );
+        let tables = BTreeMap::from([("card", card), ("sockets", sockets)]);
+        let table = Table::of(&both, |name| tables.get(name)).unwrap();
+        assert!(
+            matches!(answer(&both, &table), Ok(Answer::Number { value, .. }) if (value - 4.0).abs() < 1e-12)
+        );
+        assert!(
+            Table::of(&both, |name| tables.get(name).filter(|_| name == "card")).is_none(),
+            "both or none"
+        );
+        assert_eq!(both.picks_of("sockets").len(), 1);
+        assert_eq!(both.experiment_of(&both.picks_of("sockets")[0]), None, "the name is no axis of a grid");
+    }
+
+    /// Rates and medians of two plans under two protocols.
+    fn plans(rates: [[f64; 2]; 2], medians: [[f64; 2]; 2]) -> Table {
+        let mut table = Table::default();
+        for (p, protocol) in ["occ", "mvcc"].into_iter().enumerate() {
+            for (s, plan) in ["one", "two"].into_iter().enumerate() {
+                with(&mut table, &[("protocol", protocol), ("plan", plan)], rates[p][s], medians[p][s]);
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn latencies_mirror_rates_or_do_not() {
+        let mirror = binding(
+            "{experiment: e, holds: [{mirrored: {y: latency_p50_ns, of: {plan: one}, to: {plan: two}}}]}",
+        );
+        for (rates, medians, held) in [
+            ([[2.0, 1.0], [1.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]], true),
+            ([[2.0, 1.0], [1.0, 2.0]], [[5.0, 9.0], [5.0, 9.0]], false),
+            ([[1.0, 2.0], [1.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]], false),
+            // Rates that do not show to differ say nothing, and alike medians contradict nothing.
+            ([[1.01, 1.0], [1.0, 2.0]], [[9.0, 5.0], [9.0, 5.0]], true),
+            ([[2.0, 1.0], [1.0, 2.0]], [[5.0, 5.0], [9.0, 5.0]], true),
+        ] {
+            let got = answer(&mirror, &plans(rates, medians)).unwrap();
+            assert!(matches!(&got, Answer::Holds { held: h, .. } if *h == held), "{rates:?}: {got:?}");
+        }
+        let mut alone = plans([[2.0, 1.0], [1.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]]);
+        alone.points.pop();
+        assert!(answer(&mirror, &alone).unwrap_err().contains("one is needed"));
+    }
 }

@@ -103,7 +103,7 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
             || claim.paper == name
             || family == name
             || format!("{}/{family}", claim.paper) == name
-            || claim.answered_by.as_ref().and_then(|b| b.experiment.as_deref()) == Some(name)
+            || claim.answered_by.iter().flat_map(Binding::experiments).any(|known| known == name)
     };
     for name in names {
         if !claims.iter().any(|claim| bears(claim, name)) {
@@ -115,8 +115,8 @@ fn asked<'c>(claims: &'c Claims, names: &[String]) -> Result<Vec<&'c Claim>, Cli
                     known.insert(format!("{paper}/{family}"));
                     continue;
                 }
-                let experiment = claim.answered_by.as_ref().and_then(|binding| binding.experiment.clone());
-                known.extend([claim.id.clone(), paper, family].into_iter().chain(experiment));
+                let experiments = claim.answered_by.iter().flat_map(Binding::experiments).map(str::to_owned);
+                known.extend([claim.id.clone(), paper, family].into_iter().chain(experiments));
             }
             let error = CliError::usage(format!("no claim, paper, figure or experiment is called `{name}`"));
             if library::names().any(|known| known == name) {
@@ -142,8 +142,8 @@ fn experiments(
     named: &[String],
     jobs: Option<usize>,
 ) -> Result<(Wanted, BTreeMap<String, String>), CliError> {
-    let needed: BTreeSet<&str> =
-        claims.iter().filter_map(|c| c.answered_by.as_ref()?.experiment.as_deref()).collect();
+    let bindings = || claims.iter().filter_map(|claim| claim.answered_by.as_ref());
+    let needed: BTreeSet<&str> = bindings().flat_map(Binding::experiments).collect();
     let (mut wanted, mut lacking) = (Vec::new(), BTreeMap::new());
     for name in library::names().filter(|name| needed.contains(name)) {
         let experiment = library::experiment(name)?;
@@ -151,9 +151,8 @@ fn experiments(
         match lacks.or_else(|| crate::memory::jobs_for(&experiment, jobs).err()) {
             None => {
                 let whole = named.is_empty() || named.iter().any(|named| named == name);
-                let bindings = claims.iter().filter_map(|claim| claim.answered_by.as_ref());
-                let here = bindings.filter(|binding| binding.experiment.as_deref() == Some(name));
-                let only = here.flat_map(|binding| library::points_of(binding, &experiment)).collect();
+                let here = bindings().filter(|binding| binding.experiments().any(|known| known == name));
+                let only = here.flat_map(|binding| library::points_of(binding, name, &experiment)).collect();
                 wanted.push((name, experiment, (!whole).then_some(only)));
             }
             Some(error) => {
@@ -224,13 +223,14 @@ fn answer(
         return answer;
     }
     let name = binding.experiment.as_deref().unwrap_or_default();
-    if let Some(why) = lacking.get(name) {
+    if let Some(why) = binding.experiments().find_map(|name| lacking.get(name)) {
         return Err(why.clone());
     }
-    let table = tables.get(name).ok_or("its experiment was not measured")?;
+    let table =
+        Table::of(binding, |name| tables.get(name)).ok_or("an experiment that it needs was not measured")?;
     let experiment = library::experiment(name).map_err(|e| e.message().to_owned())?;
     let y = library::y(binding, &experiment).unwrap_or_default();
-    claims::evaluate(binding, &y, &claim.unit, claim.split, table)
+    claims::evaluate(binding, &y, &claim.unit, claim.split, &table)
 }
 
 /// What an error is of, in two lines that precede each table.
@@ -419,7 +419,8 @@ fn list(claims: &[&Claim]) -> String {
             let by = match (&claim.answered_by, claim.external) {
                 (_, true) => "external",
                 (Some(Binding { states: Some(_), .. }), _) => "stated here",
-                (Some(binding), _) => binding.experiment.as_deref().unwrap_or("a profile"),
+                (Some(binding), _) if binding.experiment.is_none() => "a profile",
+                (Some(binding), _) => &binding.experiments().collect::<Vec<_>>().join(", "),
                 (None, _) => claim.not_yet.as_ref().map_or("not yet", |open| open.kind.name()),
             };
             let kind = format!("{} {}", claim.split.name(), claim.kind.name());
