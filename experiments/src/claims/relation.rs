@@ -71,12 +71,21 @@ fn not_beyond(a: &Raw, sign: &str, b: &Raw, least: f64) -> String {
 }
 
 impl Mirrored {
-    /// Whether the side with the larger rate is not shown to be the larger one by the other column, too. Rates that do not show to differ
-    /// say nothing.
+    fn larger(a: Measured, b: Measured) -> bool {
+        exceeds(a.value, b.value, a.over(b).within)
+    }
+
+    /// Whether the rates show to differ; those that do not say nothing.
+    fn apart(&self) -> bool {
+        let [a, b] = self.rates;
+        Mirrored::larger(a, b) || Mirrored::larger(b, a)
+    }
+
+    /// Whether the side with the larger rate is not the larger one by the other column, too.
     fn agrees(&self) -> bool {
-        let larger = |[a, b]: [Measured; 2]| exceeds(a.value, b.value, a.over(b).within);
-        let [[a, b], [x, y]] = [self.rates, self.others];
-        !(larger([a, b]) && larger([x, y]) || larger([b, a]) && larger([y, x]))
+        let ([a, b], [x, y]) = (self.rates, self.others);
+        !(Mirrored::larger(a, b) && Mirrored::larger(x, y)
+            || Mirrored::larger(b, a) && Mirrored::larger(y, x))
     }
 }
 
@@ -191,9 +200,11 @@ pub(super) fn predicate(
         }
         Predicate::Mirrored(mirror) => {
             let pairs = table.pairs(mirror, y)?;
-            let kept = pairs.iter().filter(|pair| pair.agrees()).count();
-            let words = format!("{kept} of {} pairs rank by {} as by {y}", pairs.len(), mirror.y);
-            (Relation::by(kept == pairs.len()), words)
+            let apart = pairs.iter().filter(|pair| pair.apart()).count();
+            let kept = pairs.iter().filter(|pair| pair.apart() && pair.agrees()).count();
+            let words = format!("{kept} of {apart} pairs that differ by {y} do so by {}, too", mirror.y);
+            // Where none differs there is nothing to say the same of.
+            (Relation::by(apart > 0 && kept == apart), words)
         }
     };
     Ok((relation, words))

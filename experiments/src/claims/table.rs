@@ -232,6 +232,8 @@ mod tests {
             // Rates that do not show to differ say nothing, and alike medians contradict nothing.
             ([[1.01, 1.0], [1.0, 2.0]], [[9.0, 5.0], [9.0, 5.0]], true),
             ([[2.0, 1.0], [1.0, 2.0]], [[5.0, 5.0], [9.0, 5.0]], true),
+            // Where nothing differs nothing is mirrored.
+            ([[1.0, 1.0], [2.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]], false),
         ] {
             let got = answer(&mirror, &plans(rates, medians)).unwrap();
             assert!(matches!(&got, Answer::Holds { held: h, .. } if *h == held), "{rates:?}: {got:?}");
