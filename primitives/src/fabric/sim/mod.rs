@@ -61,6 +61,8 @@
 //!   of the state; that WRITEs hardly notice many queue pairs is put in by the second.
 //! - A request to the own node through the card crosses both ends of the link, the cables and the switch like any other.
 //! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
+//! - A CAS that finds another value writes nothing, but holds its address, and is charged for PCIe, like one that does: assumed, since no
+//!   source at hand tells the two apart.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
 //! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an

@@ -85,21 +85,37 @@ fn saturated_rates_meet_the_published_ones() {
     near("RPC, M/s", saturated(Load::of(Kind::Rpc, 32, 32, 1)), 38.75); // §3.1, §5.2
 }
 
-/// One address: the inverse of the atomic unit's hold (Connect-IB, 2.24 M/s).
-#[test]
-fn atomics_on_one_address_queue_up() {
+/// Nanoseconds between ATOMICs on one address, a hundred in a row, and the word that they leave.
+fn on_one_address(verb: impl Fn(&Rig) -> Verb) -> (f64, u64) {
     let rig = Rig::new(1);
     let (qp, _) = rig.pair(QpConfig::rc());
-    let add = |id| WorkRequest { id, verb: rig.faa(0, 1), local: rig.local(0, 0, 8), flags: SIGNALED };
-    let chain: Vec<WorkRequest> = (0..100).map(add).collect();
+    let one = |id| WorkRequest { id, verb: verb(&rig), local: rig.local(0, 0, 8), flags: SIGNALED };
+    let chain: Vec<WorkRequest> = (0..100).map(one).collect();
     rig.nics[0].post(qp, &chain).unwrap();
     let mut ends = Vec::new();
     while ends.len() < 100 {
         rig.world.advance(rig.world.now() + Nanos(10));
         ends.extend(rig.taken(0).iter().map(|_| rig.world.now().0));
     }
-    assert_eq!(rig.regions[1].load(0), 100);
-    near("ATOMIC on one address, ns", (ends[99] - ends[20]) as f64 / 79.0, 446.0);
+    ((ends[99] - ends[20]) as f64 / 79.0, rig.regions[1].load(0))
+}
+
+/// One address: the inverse of the atomic unit's hold (Connect-IB, 2.24 M/s).
+#[test]
+fn atomics_on_one_address_queue_up() {
+    let (apart, word) = on_one_address(|rig| rig.faa(0, 1));
+    assert_eq!(word, 100);
+    near("ATOMIC on one address, ns", apart, 446.0);
+}
+
+/// Assumed: a CAS that fails keeps others from its address for as long as one that does not.
+#[test]
+fn a_cas_that_fails_holds_its_address_as_well() {
+    let (fails, word) = on_one_address(|rig| rig.cas(0, 7, 8));
+    assert_eq!(word, 0, "none found what it expects");
+    let (swaps, _) = on_one_address(|rig| rig.cas(0, 0, 0));
+    assert_eq!(fails, swaps);
+    near("CAS that fails on one address, ns", fails, 446.0);
 }
 
 /// ConnectX-4 with other numbers, `cpu.` before those of the CPU, and slow nodes. Requests are in one piece, and a queue pair has
