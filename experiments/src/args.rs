@@ -395,7 +395,8 @@ pub struct RunArgs {
     /// Start with empty location caches; usually they know what a long run would have taught them.
     #[arg(long)]
     pub cold_cache: bool,
-    /// Location cache of each node in bytes, a word a record; usually 16 MiB.
+    /// Location cache of each node in bytes, a word a record; usually 16 MiB, with `--plan tuned` what the tuner
+    /// chooses for the plan.
     #[arg(long, value_name = "BYTES", value_parser = values::cache_bytes)]
     pub cache_bytes: Option<u32>,
     /// Reserve of each copy of a partition in bytes, which its tables share once they hold more records than they declare; usually an eighth of

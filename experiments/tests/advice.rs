@@ -514,3 +514,48 @@ fn a_mean_latency_that_is_asked_for_changes_the_choice() {
     // A protocol's name near a plan's is not that plan.
     refused(&["run", "--plan", "fasst"], &["--protocol fasst"], &["did you mean"]);
 }
+
+/// A run whose plan is tuned has the location caches that are chosen for it, and says so; or those that it is asked to have.
+#[test]
+fn a_tuned_run_has_the_caches_that_are_chosen_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let fixed =
+        ["--fabric", "sim:cx4-edr", "--coroutines", "4", "--duration", "200us", "--json", "-", "--out"];
+    let asked = |command: &str, out: &str, more: &[&str]| -> serde_json::Value {
+        let (printed, _) = told(&[&[command], &fixed[..], &[&at(out)], more].concat());
+        serde_json::from_str(&printed).unwrap()
+    };
+    let record = |out: &str| -> serde_json::Value {
+        let text = std::fs::read_to_string(dir.path().join(out).join("run.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let chosen = &asked("tune", "choice", &[])["cache_budget"];
+    let bytes = chosen["cache_bytes"].as_u64().unwrap();
+    assert!(bytes < 16 << 20, "{chosen}");
+    let tuned = asked("run", "tuned", &["--plan", "tuned"]);
+    assert_eq!(
+        (&tuned["spec"]["cache_bytes"], &record("tuned")["spec"]["cache_bytes"]),
+        (&bytes.into(), &bytes.into())
+    );
+    assert!(record("tuned")["notes"].to_string().contains(&format!("--cache-bytes {bytes}")));
+    let ladder = chosen["ladder"].as_array().unwrap();
+    let rung = ladder.iter().find(|rung| rung["cache_bytes"] == bytes).unwrap();
+    assert_eq!(tuned["predicted_per_s"], rung["predicted_per_s"]);
+    // It is not only said: the same plan from its file does the same with caches of that size, and finds more in the usual ones.
+    let (file, size) = (at("choice/tuned.plan.yaml"), bytes.to_string());
+    let same = asked("run", "same", &["--plan", &file, "--cache-bytes", &size]);
+    assert_eq!(
+        (&same["committed"], &same["location_cache"]),
+        (&tuned["committed"], &tuned["location_cache"])
+    );
+    let misses = |run: &serde_json::Value| run["location_cache"]["misses"].as_u64().unwrap();
+    assert!(misses(&asked("run", "usual", &["--plan", &file])) < misses(&tuned), "{tuned}");
+    let asked = asked("run", "asked", &["--plan", "tuned", "--cache-bytes", "65536"]);
+    let record = record("asked");
+    assert_eq!(
+        (&asked["spec"]["cache_bytes"], &record["spec"]["cache_bytes"]),
+        (&65536.into(), &65536.into())
+    );
+    assert!(!record["notes"].to_string().contains("chose the caches"), "{record}");
+}

@@ -78,7 +78,10 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     if !matches!(spec.plan, PlanChoice::Tuned) {
         fabric.warn(context.talk);
     }
-    let plan = resolve(&spec, &fabric, context)?;
+    let plan = match transact::plan(&spec, &fabric)? {
+        Some(named) => named,
+        None => tune::best_with_caches(&mut spec, &fabric, context)?,
+    };
     match cluster {
         None => transact::check(&spec, &fabric, &plan)?,
         Some(_) => transact::check_share(&spec, &fabric, &plan)?,
@@ -207,7 +210,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
     run.passed(&context.command)
 }
 
-/// The plan that a spec names, tuned if it says so.
+/// The plan that a spec names, tuned if it says so; location caches are as large as the spec says.
 ///
 /// # Errors
 /// As [`transact::plan`] and [`tune::best`].

@@ -51,12 +51,41 @@ const TUNED: &str = "tuned";
 /// # Errors
 /// As [`search`] and [`profile_for`].
 pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedPlan, CliError> {
+    Ok(named(spec, &searched(spec, fabric, context)?))
+}
+
+/// As [`best`], with location caches as large as the tuner chose for the plan: `spec` is given their size, unless it has one.
+///
+/// # Errors
+/// As [`best`].
+pub fn best_with_caches(
+    spec: &mut RunSpec,
+    fabric: &Fabric,
+    context: &Context,
+) -> Result<NamedPlan, CliError> {
+    let tuned = searched(spec, fabric, context)?;
+    let mut plan = named(spec, &tuned);
+    if let Some(budget) = &tuned.budget {
+        let rung = budget.chosen();
+        spec.cache_bytes = Some(rung.bytes);
+        if let Some(prediction) = &mut plan.prediction {
+            (prediction.committed_per_s, prediction.latency_mean_ns) = (rung.per_s, rung.mean_ns);
+        }
+        plan.notes.push(format!("The tuner chose the caches, too; {}.", budget.told()));
+    }
+    Ok(plan)
+}
+
+fn searched(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<Tuned, CliError> {
     search::tunable(spec, std::slice::from_ref(&spec.protocol))?;
     let profile = profile_for(spec, fabric, None, Path::new(HOME), context)?;
-    let objective = Objective::Throughput;
-    let tuned = watched(context, |go_on| search(spec, fabric, &profile, objective, go_on))?;
+    watched(context, |go_on| search(spec, fabric, &profile, Objective::Throughput, go_on))
+}
+
+/// The winner, with what a reader should know of it.
+fn named(spec: &RunSpec, tuned: &Tuned) -> NamedPlan {
     let mut plan = tuned.plan();
-    plan.notes.extend(caveat(spec, &tuned));
+    plan.notes.extend(caveat(spec, tuned));
     if let Some(asked) = spec.coroutines {
         plan.notes.push(format!(
             "The tuner looked at plans with {asked} coroutines per thread only, as asked for."
@@ -72,7 +101,7 @@ pub fn best(spec: &RunSpec, fabric: &Fabric, context: &Context) -> Result<NamedP
             spec.clock_skew
         ));
     }
-    Ok(plan)
+    plan
 }
 
 /// The profile to price plans with: the one named, the simulated one, or what a quick characterization of the

@@ -101,11 +101,13 @@ impl Odds {
     /// How many numbers they are.
     pub(super) const NUMBERS: usize = 3 * (1 + POWERS);
 
-    /// The chances that an access does not do well: once, and in so many attempts.
-    pub(super) fn failing(&self) -> impl Iterator<Item = f64> {
-        let Spread { home, write, read } = self.spread;
-        let powers = home.into_iter().chain(write).chain(read);
-        [self.home, self.write, self.read].into_iter().chain(powers.map(|well| 1.0 - well))
+    /// Adds the chances that an access does not do well: once, and in so many attempts.
+    pub(super) fn failing(&self, numbers: &mut Vec<f64>) {
+        numbers.extend([self.home, self.write, self.read]);
+        let Spread { home, write, read } = &self.spread;
+        for powers in [home, write, read] {
+            numbers.extend(powers.map(|well| 1.0 - well));
+        }
     }
 
     /// From what [`Odds::failing`] gives, or what is near it: more than certain is certain.

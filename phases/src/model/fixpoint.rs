@@ -29,10 +29,12 @@ const LEAP: f64 = 1.0;
 const MOST: f64 = 35.0;
 
 /// By how much a state and its change differ from those before.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Difference {
     state: Vec<f64>,
     change: Vec<f64>,
+    /// Of `change`.
+    square: f64,
 }
 
 impl Difference {
@@ -42,55 +44,101 @@ impl Difference {
             own.iter_mut().zip(of).for_each(|(own, of)| *own -= share * of);
         }
     }
+
+    fn copy(&mut self, of: &Difference) {
+        self.state.clone_from(&of.state);
+        self.change.clone_from(&of.change);
+    }
 }
 
 /// The last states of an iteration, as logarithms.
+///
+/// Numbers that have been nothing so far are left out: most of what protocols know nothing of, and accesses that nobody is in the way
+/// of. They add nothing to any sum, so that what comes out is the same to the last digit.
 #[derive(Default)]
 pub(super) struct Fixpoint {
+    /// Which numbers are kept, ascending.
+    kept: Vec<usize>,
     /// The last state, and by how much what followed from it differed.
     last: Option<(Vec<f64>, Vec<f64>)>,
     past: VecDeque<Difference>,
+    /// Room for what is new in each of the past ones.
+    new: Vec<Difference>,
 }
 
 impl Fixpoint {
     /// The state to go on with, after `to` followed from `at`; `small` are the sizes of their numbers from which on logarithms count.
     pub(super) fn next(&mut self, at: &[f64], to: &[f64], small: impl Fn(usize) -> f64) -> Vec<f64> {
+        self.keep(at, to);
         // `min` and `max` take the other side for what is no number.
         let log = |n: usize, number: f64| (number / small(n)).max(0.0).ln_1p().min(MOST);
-        let at: Vec<f64> = at.iter().enumerate().map(|(n, &at)| log(n, at)).collect();
-        let change: Vec<f64> = to.iter().zip(&at).enumerate().map(|(n, (&to, at))| log(n, to) - at).collect();
-        if let Some((state, before)) = self.last.take() {
+        let state: Vec<f64> = self.kept.iter().map(|&n| log(n, at[n])).collect();
+        let change: Vec<f64> = self.kept.iter().zip(&state).map(|(&n, at)| log(n, to[n]) - at).collect();
+        if let Some((before, changed)) = self.last.take() {
             if self.past.len() == DEPTH {
                 self.past.pop_front();
             }
-            self.past.push_back(Difference { state: less(&at, state), change: less(&change, before) });
+            let (state, change) = (less(&state, before), less(&change, changed));
+            let square = dot(&change, &change);
+            self.past.push_back(Difference { state, change, square });
         }
-        let mut next: Vec<f64> = at.iter().zip(&change).map(|(at, change)| at + DAMPING * change).collect();
+        let mut next: Vec<f64> =
+            state.iter().zip(&change).map(|(at, change)| at + DAMPING * change).collect();
         // What the differences together leave of the change, the last one first: each by what is new in it.
-        let (mut known, mut left): (Vec<(Difference, f64)>, _) = (Vec::new(), change.clone());
+        let mut left = change.clone();
+        self.new.resize(DEPTH, Difference::default());
+        let mut known = 0;
         for past in self.past.iter().rev() {
-            let mut new = past.clone();
-            for (other, square) in &known {
-                new.take(dot(&other.change, &new.change) / square, other);
+            let (others, new) = self.new.split_at_mut(known);
+            let new = &mut new[0];
+            new.copy(past);
+            for other in others {
+                new.take(dot(&other.change, &new.change) / other.square, other);
             }
-            let square = dot(&new.change, &new.change);
-            if square <= NEW * dot(&past.change, &past.change) {
+            let also;
+            (new.square, also) = dots(&new.change, &left);
+            if new.square <= NEW * past.square {
                 continue;
             }
-            let share = dot(&new.change, &left) / square;
-            for (n, (state, change)) in new.state.iter().zip(&new.change).enumerate() {
-                next[n] -= share * (state + DAMPING * change);
-                left[n] -= share * change;
+            let share = also / new.square;
+            for ((next, left), (state, change)) in
+                next.iter_mut().zip(&mut left).zip(new.state.iter().zip(&new.change))
+            {
+                *next -= share * (state + DAMPING * change);
+                *left -= share * change;
             }
-            known.push((new, square));
+            known += 1;
         }
         let far = change.iter().any(|change| change.abs() > FAR);
-        for ((next, at), change) in next.iter_mut().zip(&at).zip(&change) {
+        for ((next, at), change) in next.iter_mut().zip(&state).zip(&change) {
             let ends = if far { WITHIN.map(|share| at + share * change) } else { [at - LEAP, at + LEAP] };
             *next = next.clamp(ends[0].min(ends[1]), ends[0].max(ends[1])).clamp(0.0, MOST);
         }
-        self.last = Some((at, change));
-        next.iter().enumerate().map(|(n, log)| small(n) * log.exp_m1()).collect()
+        self.last = Some((state, change));
+        let mut all = vec![0.0; at.len()];
+        for (&n, log) in self.kept.iter().zip(&next) {
+            all[n] = small(n) * log.exp_m1();
+        }
+        all
+    }
+
+    /// Takes in numbers that are something for the first time: until now they were nothing.
+    fn keep(&mut self, at: &[f64], to: &[f64]) {
+        let mut place = 0;
+        for n in 0..at.len() {
+            if self.kept.get(place) == Some(&n) {
+                place += 1;
+            } else if at[n] > 0.0 || to[n] > 0.0 {
+                self.kept.insert(place, n);
+                let past = self.past.iter_mut().map(|past| (&mut past.state, &mut past.change));
+                let last = self.last.iter_mut().map(|(state, change)| (state, change));
+                for (state, change) in past.chain(last) {
+                    state.insert(place, 0.0);
+                    change.insert(place, 0.0);
+                }
+                place += 1;
+            }
+        }
     }
 }
 
@@ -101,6 +149,12 @@ pub(super) fn or_all(difference: f64) -> f64 {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The square of `a`, and its product with `b`.
+fn dots(a: &[f64], b: &[f64]) -> (f64, f64) {
+    // As sums of no numbers begin.
+    a.iter().zip(b).fold((-0.0, -0.0), |(square, product), (a, b)| (square + a * a, product + a * b))
 }
 
 /// `b` taken from `a`, in its place.
@@ -140,6 +194,31 @@ mod tests {
                 (at[0] - most * (-steep * at[0]).exp()).abs() < 1e-9 && (at[1] - 400.0 * at[0]).abs() < 1e-5
             );
         }
+    }
+
+    /// Numbers that are nothing at first, or always, are left out, and nobody sees it: to the last digit what all numbers together come to.
+    #[test]
+    fn what_is_nothing_is_left_out_and_makes_no_difference() {
+        let states: [[f64; 5]; 7] = [
+            [0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 3.0, 0.0, 0.0, 1.0],
+            [0.0, 5.0, 0.0, 2.0, 1.5],
+            [0.0, 4.0, 0.0, 0.0, 1.25],
+            [7.0, 4.5, 0.0, 1.0, 1.3],
+            [6.0, 4.4, 0.0, 1.2, 1.31],
+            [6.5, 4.41, 0.0, 1.1, 1.32],
+        ];
+        let (mut some, mut all) =
+            (Fixpoint::default(), Fixpoint { kept: (0..5).collect(), ..Fixpoint::default() });
+        let mut kept = Vec::new();
+        for pair in states.windows(2) {
+            let next = some.next(&pair[0], &pair[1], |_| 0.5);
+            assert_eq!(next, all.next(&pair[0], &pair[1], |_| 0.5));
+            assert_eq!((next[2], next.len()), (0.0, 5));
+            kept.push(some.kept.clone());
+        }
+        assert_eq!(kept[..2], [vec![1, 4], vec![1, 3, 4]]);
+        assert_eq!(kept[5], [0, 1, 3, 4]);
     }
 
     /// What comes nearer by a twentieth a round, beside what turns each time.

@@ -233,7 +233,8 @@ impl<'a> Model<'a> {
     }
 
     /// What is expected of `plan`, unless it commits less than `floor` transactions a second, and that is seen before it is worked
-    /// out to the end: if it would even if accesses never met, or when rounds of conflicts hardly change anything any more. Retries
+    /// out to the end: if it would even if accesses never met, if so many of them would meet at that rate that it cannot be
+    /// ([`super::bound`]), or when rounds of conflicts hardly change anything any more. Retries
     /// and waits put load on the network and take none off it, but for doorbells that busier cores share: [`SHARED`]. What is known
     /// already is given all the same.
     pub(super) fn forecast_above(&self, plan: &CheckedPlan, floor: f64) -> Option<Forecast> {
@@ -257,11 +258,7 @@ impl<'a> Model<'a> {
             }
             most < floor
         };
-        let Cluster { nodes, threads, .. } = self.cluster;
-        let (cards, poll) = (self.profile.nic.cards.value, self.profile.cpu.poll.value);
-        let population = Population::new(nodes, threads, coroutines, cards, poll);
-        let customers = f64::from(nodes) * f64::from(threads) * f64::from(coroutines);
-
+        let (population, customers) = self.population(coroutines);
         let (mut met, mut near) = (Met::default(), Near::default());
         let mut runs = self.all_runs(&costs, &met);
         let mut solution = self.solve(&costs, &met, &runs, &population, &mut near);
@@ -270,6 +267,10 @@ impl<'a> Model<'a> {
         }
         let meet = self.workload.writes() > 0.0 || self.readers_race(&costs);
         if meet && !self.workload.bands.is_empty() {
+            if floor > 0.0 && self.falls_short(&costs, &population, customers, floor / (customers * 1e9)) {
+                self.at_most.borrow_mut().insert(key, floor.next_down());
+                return None;
+            }
             let mut fixpoint = Fixpoint::default();
             let of_class = |class: &TxnClass| class.reads + class.writes;
             let accesses = self.workload.classes.iter().map(of_class).fold(10.0, f64::max);
@@ -310,7 +311,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn costs(&self, plan: &CheckedPlan) -> Costs {
+    pub(super) fn costs(&self, plan: &CheckedPlan) -> Costs {
         let runs = |phase| self.needs.runs(phase);
         let awaited = |phase| {
             runs(phase)
@@ -430,8 +431,16 @@ impl<'a> Model<'a> {
         load
     }
 
+    /// The coroutines at each station, and all there are.
+    pub(super) fn population(&self, coroutines: u32) -> (Population, f64) {
+        let Cluster { nodes, threads, .. } = self.cluster;
+        let (cards, poll) = (self.profile.nic.cards.value, self.profile.cpu.poll.value);
+        let population = Population::new(nodes, threads, coroutines, cards, poll);
+        (population, f64::from(nodes) * f64::from(threads) * f64::from(coroutines))
+    }
+
     /// How often each class runs each phase, given what its accesses meet.
-    fn all_runs(&self, costs: &Costs, met: &Met) -> Vec<Runs> {
+    pub(super) fn all_runs(&self, costs: &Costs, met: &Met) -> Vec<Runs> {
         let classes = self.workload.classes.iter().enumerate();
         classes.map(|(index, class)| self.runs(costs, class, (met, met.of(index)))).collect()
     }
@@ -455,7 +464,7 @@ impl<'a> Model<'a> {
         writes.sum::<f64>().min(class.at_home.writes)
     }
 
-    fn solve(
+    pub(super) fn solve(
         &self,
         costs: &Costs,
         met: &Met,
@@ -463,11 +472,16 @@ impl<'a> Model<'a> {
         population: &Population,
         near: &mut Near,
     ) -> Solution {
+        solve_near(&self.load(costs, met, runs), population, near)
+    }
+
+    /// What the mean transaction of the mix puts on the network.
+    pub(super) fn load(&self, costs: &Costs, met: &Met, runs: &[Runs]) -> Load {
         let mut load = Load::default();
         for (index, (class, runs)) in self.workload.classes.iter().zip(runs).enumerate() {
             load.add_scaled(&self.class_load(costs, index, met, runs), class.share);
         }
-        solve_near(&load, population, near)
+        load
     }
 
     fn summarize(&self, costs: &Costs, runs: &[Runs], solution: &Solution, customers: f64) -> Forecast {

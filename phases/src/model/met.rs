@@ -55,12 +55,15 @@ impl Met {
     /// Its numbers in an order that is always the same: chances that accesses fail, once and in each of more attempts, of as many
     /// classes as `like` has; then times in nanoseconds, and counts.
     pub(super) fn numbers(&self, like: &Met) -> Vec<f64> {
-        let classes = (0..like.own.len()).map(|class| self.of(class));
         let Met { waits, wait_ns, held_up_ns, looks, leaves, raced_ns, entering_ns, again, done_ns, .. } =
             *self;
         let [first, later] = done_ns;
         let amounts = [waits, wait_ns, held_up_ns, looks, leaves, again, raced_ns, entering_ns, first, later];
-        std::iter::once(&self.odds).chain(classes).flat_map(Odds::failing).chain(amounts).collect()
+        let mut numbers = Vec::with_capacity(Odds::NUMBERS * (1 + like.own.len()) + amounts.len());
+        self.odds.failing(&mut numbers);
+        (0..like.own.len()).for_each(|class| self.of(class).failing(&mut numbers));
+        numbers.extend(amounts);
+        numbers
     }
 
     /// Sizes from which on logarithms of its numbers count.

@@ -6,6 +6,7 @@
 //! [`tune`](fn@tune) tries every plan and says why the best one is best. All numbers come from the profile, the demand, the workload or the cluster; what is approximated is said where it is.
 
 mod ages;
+mod bound;
 mod buckets;
 mod chances;
 mod choices;

@@ -262,12 +262,22 @@ pub fn solve(load: &Load, population: &Population) -> Solution {
     solve_near(load, population, &mut Near::default())
 }
 
-/// As [`solve`], beginning where the last search ended.
-pub(super) fn solve_near(load: &Load, population: &Population, near: &mut Near) -> Solution {
+/// The network at a rate that is given, and not found.
+pub(super) fn at_rate(load: &Load, population: &Population, rate: f64) -> Solution {
+    state(&resumed(load), population, rate, &mut 1.0)
+}
+
+/// A transaction's load: it is resumed once at least.
+fn resumed(load: &Load) -> Load {
     let mut load = *load;
     let core = &mut load[Station::Core].own;
     core.count = core.count.max(1.0);
+    load
+}
 
+/// As [`solve`], beginning where the last search ended.
+pub(super) fn solve_near(load: &Load, population: &Population, near: &mut Near) -> Solution {
+    let load = resumed(load);
     let mut highest = f64::INFINITY;
     let mut narrowest = None;
     let busiest = Turn::at(1.0, &load, population.poll_ns).0.applied(&load[Station::Core]);
