@@ -66,7 +66,7 @@ pub(super) fn write(plain: &Plain, append: bool, out: &mut impl Write) -> Result
         let (time, kind) = match (begins, txn.outcome) {
             (true, _) => (txn.invoke.0, ":invoke"),
             (false, Outcome::Committed) => (txn.ret.0, ":ok"),
-            (false, Outcome::Aborted(_)) => (txn.ret.0, ":fail"),
+            (false, Outcome::Aborted(_)) => (when.0, ":fail"),
             (false, Outcome::Unknown) => (last, ":info"),
         };
         file.begin(time, kind, u64::from(txn.session))?;
@@ -148,6 +148,10 @@ fn quoted(text: &str) -> String {
 }
 
 /// Beginnings and ends in the order they are written.
+///
+/// Who tries again at once begins at the time of the event that its simulated core handles, and the attempt before ended at the core's
+/// clock, which is ahead of that. What was undone took no effect, and nobody's order depends on its end: it has ended when its session
+/// goes on.
 fn events(plain: &Plain) -> Result<Vec<(When, usize, bool)>, String> {
     let txns = plain.history.txns();
     let mut by_session: Vec<usize> = (0..txns.len()).collect();
@@ -157,7 +161,7 @@ fn events(plain: &Plain) -> Result<Vec<(When, usize, bool)>, String> {
         // When the session is free again, and who keeps it until the next one begins.
         let mut free: When = (0, 0, 0);
         let mut open: Option<usize> = None;
-        for &n in session {
+        for (place, &n) in session.iter().enumerate() {
             let txn = &txns[n];
             if txn.invoke.0 < free.0 {
                 let id = txn.id;
@@ -176,7 +180,10 @@ fn events(plain: &Plain) -> Result<Vec<(When, usize, bool)>, String> {
             if txn.ret == Nanos::MAX {
                 open = Some(n);
             } else {
-                let end = txn.ret.0.max(txn.invoke.0);
+                let mut end = txn.ret.0.max(txn.invoke.0);
+                if let (Outcome::Aborted(_), Some(&next)) = (txn.outcome, session.get(place + 1)) {
+                    end = end.min(txns[next].invoke.0);
+                }
                 let ends: When = (end, if end == begins.0 { phase + 1 } else { 1 }, 0);
                 events.push((ends, n, false));
                 free = ends;

@@ -121,6 +121,22 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     assert!(write(&long, Format::ElleRegister, &mut std::io::sink()).is_ok());
 }
 
+/// A simulated core's clock is ahead of the event it handles, at which its next transaction begins: what was undone has ended by then.
+#[test]
+fn who_tries_again_before_its_clock_says_so_is_written_for_elle() {
+    let mut again = History::new(Some(0));
+    let reason = again.intern("read-locked").expect("the first reason");
+    let undone = Outcome::Aborted(reason);
+    again.push(0, 0, (Nanos(10), Nanos(50)), undone, [r(1, 0)]);
+    again.push(1, 0, (Nanos(40), Nanos(70)), undone, [r(1, 0)]);
+    again.push(2, 0, (Nanos(40), Nanos(90)), Outcome::Committed, [r(1, 0), w(1, 1)]);
+    for format in [Format::ElleAppend, Format::ElleRegister] {
+        let back = import(&text(&again, format)).history;
+        let times: Vec<_> = back.txns().iter().map(|t| (t.session, t.invoke.0, t.ret.0)).collect();
+        assert_eq!(times, [(0, 10, 40), (0, 40, 40), (0, 40, 90)], "{format}");
+    }
+}
+
 /// Rows in sessions that run one at a time.
 fn in_sessions(rows: &[Row]) -> History {
     let mut rows: Vec<&Row> = rows.iter().collect();
