@@ -108,7 +108,7 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
         let error = n.after / own(&n.name) - 1.0;
         assert!(error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
     }
-    assert!(2 * called.len() > pinned.len(), "{} of {} are called pinned", called.len(), pinned.len());
+    assert!(2 * called.len() >= pinned.len(), "{} of {} are called pinned", called.len(), pinned.len());
     let text = done.file().expect("a profile file");
     let read = Profile::parse(&text, "written").expect("its own format");
     assert_eq!(read.content_hash(), done.profile.content_hash());
@@ -204,9 +204,7 @@ fn what_is_called_pinned_is_right(name: &str, trial: usize) {
             n.inflation,
             100.0 * n.error
         );
-        // Of a ConnectX-3 it is known not to hold: its doorbell is 10.7 % off (CALIBRATION.md).
-        let most = if (name, &*n.name) == ("cx3", "cpu.doorbell") { 0.11 } else { 0.1 };
-        assert!(!n.pinned || error.abs() < most, "{} is called pinned and off by {error:+.3}", n.name);
+        assert!(!n.pinned || error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
     }
     assert!(before > after && (after < FITS || trial > 0), "{before} and {after}");
     // From another start the search may end beside the curves: then it says so.

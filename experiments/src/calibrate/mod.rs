@@ -30,16 +30,17 @@ use solve::{Fit, Free, Settings, rms};
 /// Resolution from which a number counts as pinned, if it is not [`SHARED`].
 pub const PINNED: f64 = 0.9;
 
-/// Root mean square error up to which single numbers may count as pinned: three times what short simulations differ by. Where the model
-/// misses its targets by more, the search has ended beside them, and no number is known as well as its resolution says.
-pub const MET: f64 = 0.03;
+/// Root mean square error up to which single numbers may count as pinned: twice what short simulations differ by. Where the model
+/// misses its targets by more, the search has ended beside them, and no number is known as well as its resolution says (of `cx4-edr-x2`, fitted
+/// to 2.3 %, a core's time for a request comes out 81 % off).
+pub const MET: f64 = 0.02;
 
 /// Inflation from which only what a number adds up to with others shows: nine tenths of what it does, others could do for it.
 pub const SHARED: f64 = 10.0;
 
 /// Standard error up to which a number may count as pinned. What is pinned is to be within 10 % of what the card has; a resolution of 0.9
 /// is a standard error of 9.5 % (of the 30 % that a start is trusted to), which three in ten would miss. Twice this is 10 %, which one in
-/// twenty may miss: `cpu.doorbell` of `cx3` is known to (`experiments/CALIBRATION.md`).
+/// twenty may miss.
 pub const SURE: f64 = 0.05;
 
 /// Resolution, at any round, from which a number is fitted at all. The halves of a sum have 0.5 each, the thirds less.

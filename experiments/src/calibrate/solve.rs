@@ -160,8 +160,11 @@ pub fn fit<E>(
     let mut damping = 1e-3;
     // Which numbers matter is found out in the first round, and again in the last look.
     let mut matters = vec![true; free.len()];
+    // A round that looked at a part of the targets and did not get on has not tried all there is: it is enough where they are met.
+    let mut stuck = false;
     'rounds: for round in 1..=settings.rounds {
         let mut jacobian = vec![vec![0.0; free.len()]; fit.after.len()];
+        let whole = round % LOOK == 1 || stuck;
         for (column, number) in free.iter().enumerate().filter(|(c, _)| matters[*c]) {
             let mut moved = logs.clone();
             // Inwards, where a bound is near.
@@ -172,9 +175,9 @@ pub fn fit<E>(
             if by == 0.0 {
                 continue;
             }
-            let touched: Vec<bool> = match round % LOOK {
-                1 => Vec::new(),
-                _ => fit.influence.iter().map(|row| row[column].abs() > TOUCHES).collect(),
+            let touched: Vec<bool> = match whole {
+                true => Vec::new(),
+                false => fit.influence.iter().map(|row| row[column].abs() > TOUCHES).collect(),
             };
             let Some(errors) = asked(&moved, &touched)? else {
                 fit.interrupted = true;
@@ -222,7 +225,9 @@ pub fn fit<E>(
             damping = (damping * 10.0).max(1e-4);
         }
         told(round, rms(&fit.after), fit.evaluations);
-        if !better || rms(&fit.after) < 0.7 * settings.noise {
+        let left = rms(&fit.after);
+        stuck = !better && !whole && left > settings.noise;
+        if !(better || stuck) || left < 0.7 * settings.noise {
             break;
         }
     }
