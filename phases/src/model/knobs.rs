@@ -144,7 +144,7 @@ fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
-    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 6);
+    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 12);
     let text = format!("{value:.*}", decimals as usize);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -214,7 +214,8 @@ mod tests {
             (12.345, "12.3"),
             (99.96, "100"),
             (1234.5, "1234"),
-            (1e-9, "0"),
+            (1e-9, "0.000000001"),
+            (1e-15, "0"),
         ] {
             assert_eq!(digits(value), text);
         }

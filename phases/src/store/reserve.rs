@@ -178,7 +178,6 @@ impl NodeStore {
     ///
     /// # Errors
     /// [`StoreError::Full`] or [`StoreError::IndexFull`], with what there was.
-    #[cold]
     pub(super) fn take_reserved(
         &self,
         copy: usize,
