@@ -121,7 +121,7 @@ pub struct RetryPolicy {
     /// The wait after the first abort is uniform in `[0, first)`; the limit doubles with each further abort, so
     /// that rivals part.
     pub first: Nanos,
-    /// Where the limit stops doubling with each abort. From there on it doubles once in 32 aborts.
+    /// Where the limit stops doubling with each abort. From there on it doubles once in 32 aborts, up to 131 ms.
     pub longest: Nanos,
 }
 
@@ -131,7 +131,7 @@ pub struct RetryPolicy {
 /// `longest`: without this a transaction needs more than 1000 attempts, with it fewer than 500).
 const PATIENCE: u32 = 32;
 /// Where that ends too, unless `longest` is longer by itself: seed 344 of the swarm's orders and positions needs 352 attempts with it, 609
-/// with a quarter of it.
+/// with a quarter of it. Whoever meets a lock that nobody lets go is so told after a minute by default, unless the run ends before.
 const MOST_PAUSE: Nanos = Nanos(131_072_000);
 
 impl Default for RetryPolicy {

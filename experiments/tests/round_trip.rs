@@ -102,7 +102,7 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
         let error = found.after / own(number) - 1.0;
         assert!(found.fitted && error.abs() <= *within, "{number}: {} is off by {error:+.3}", found.after);
     }
-    // Nothing is called pinned that is not, and what comes back is mostly called so.
+    // Nothing is called pinned that is not, and half of what comes back at least is called so.
     let called: Vec<_> = done.numbers.iter().filter(|n| n.pinned).collect();
     for n in &called {
         let error = n.after / own(&n.name) - 1.0;

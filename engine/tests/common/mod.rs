@@ -141,7 +141,7 @@ fn real(device: &str) -> FabricSpec {
     panic!("DOORBELL_VERBS_DEVICE is {device}, but these tests were built without feature verbs")
 }
 
-/// Attempts of a transaction where time is real.
+/// Attempts of a transaction where time may be real.
 pub const PATIENT: u32 = 2_000;
 
 /// Patience for fabrics whose time is real: who holds a lock, or is to answer, may be kept from its core by other programs for

@@ -396,6 +396,11 @@ impl Binding {
             if self.experiment.is_none() {
                 return Err("`beside` names more experiments than the one that `experiment` names".to_owned());
             }
+            let mut known: Vec<&str> = self.experiments().collect();
+            known.sort_unstable();
+            if let Some(twice) = known.windows(2).find(|two| two[0] == two[1]) {
+                return Err(format!("the experiment {} is named twice", twice[0]));
+            }
             let unsaid = self.picks().into_iter().find(|at| self.experiment_of(at).is_none());
             if let Some(at) = unsaid {
                 return Err(format!("with `beside` each pick names one `experiment` of these, not {at:?}"));
@@ -413,6 +418,12 @@ impl Binding {
             _ => Err("either an `experiment` is needed or numbers that are each a `parameter` or `handler`"
                 .to_owned()),
         }
+    }
+
+    /// The same by name, as people read them; `None` where it reads none.
+    pub fn named(&self) -> Option<String> {
+        self.experiment.as_ref()?;
+        Some(self.experiments().collect::<Vec<_>>().join(", "))
     }
 
     /// The experiments that it reads.

@@ -202,7 +202,11 @@ pub(super) fn predicate(
             let pairs = table.pairs(mirror, y)?;
             let apart = pairs.iter().filter(|pair| pair.apart()).count();
             let kept = pairs.iter().filter(|pair| pair.apart() && pair.agrees()).count();
-            let words = format!("{kept} of {apart} pairs that differ by {y} do so by {}, too", mirror.y);
+            let words = format!(
+                "of {apart} pairs that differ by {y} {} say the opposite by {}",
+                apart - kept,
+                mirror.y
+            );
             // Where none differs there is nothing to say the same of.
             (Relation::by(apart > 0 && kept == apart), words)
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::evaluate::Answer;
 use super::verdict::{Verdict, judge};
-use super::{Claim, Kind, Split, by_obstacle};
+use super::{Binding, Claim, Kind, Split, by_obstacle};
 
 /// One claim, judged or not.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl<'c> Entry<'c> {
             "split": claim.split, "kind": claim.kind, "metric": claim.metric, "unit": claim.unit,
             "published": claim.value, "got": self.answer, "error": self.error, "verdict": self.verdict,
             "detail": self.detail(), "reason": self.reason(), "caveat": claim.caveat, "contradicts": claim.contradicts,
-            "experiment": claim.answered_by.as_ref().and_then(|b| b.experiment.clone()),
+            "experiment": claim.answered_by.as_ref().and_then(Binding::named),
             "differs": claim.answered_by.as_ref().and_then(|b| b.differs.clone()), "not_yet": claim.not_yet,
         })
     }

@@ -105,6 +105,10 @@ impl Table {
             let others = [of_point(axes, &mirror.y)?, of_point(partner, &mirror.y)?];
             pairs.push(Mirrored { rates: [rate, other], others });
         }
+        let other_side = self.at(&to, y).count();
+        if other_side != pairs.len() {
+            return Err(format!("{} points stand against {other_side}", pairs.len()));
+        }
         if pairs.is_empty() { Err(format!("no point with {y} at {}", shown(&of))) } else { Ok(pairs) }
     }
 
@@ -238,8 +242,11 @@ mod tests {
             let got = answer(&mirror, &plans(rates, medians)).unwrap();
             assert!(matches!(&got, Answer::Holds { held: h, .. } if *h == held), "{rates:?}: {got:?}");
         }
-        let mut alone = plans([[2.0, 1.0], [1.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]]);
+        let whole = || plans([[2.0, 1.0], [1.0, 2.0]], [[5.0, 9.0], [9.0, 5.0]]);
+        let (mut alone, mut against) = (whole(), whole());
         alone.points.pop();
         assert!(answer(&mirror, &alone).unwrap_err().contains("one is needed"));
+        against.points.remove(0);
+        assert!(answer(&mirror, &against).unwrap_err().contains("1 points stand against 2"));
     }
 }

@@ -419,8 +419,7 @@ fn list(claims: &[&Claim]) -> String {
             let by = match (&claim.answered_by, claim.external) {
                 (_, true) => "external",
                 (Some(Binding { states: Some(_), .. }), _) => "stated here",
-                (Some(binding), _) if binding.experiment.is_none() => "a profile",
-                (Some(binding), _) => &binding.experiments().collect::<Vec<_>>().join(", "),
+                (Some(binding), _) => &binding.named().unwrap_or_else(|| "a profile".to_owned()),
                 (None, _) => claim.not_yet.as_ref().map_or("not yet", |open| open.kind.name()),
             };
             let kind = format!("{} {}", claim.split.name(), claim.kind.name());
@@ -507,7 +506,7 @@ fn row(entry: &Entry<'_>) -> Row {
         .with("got_hi", hi)
         .with("error", entry.error)
         .with("verdict", entry.verdict.name())
-        .with("experiment", claim.answered_by.as_ref().and_then(|b| b.experiment.clone()))
+        .with("experiment", claim.answered_by.as_ref().and_then(Binding::named))
         .with("detail", entry.detail())
         .with("reason", entry.reason())
         .with("caveat", claim.caveat.clone())

@@ -19,12 +19,12 @@ const UNSURE: f64 = 0.03;
 /// Rounds at most.
 const ROUNDS: usize = 12;
 
-/// A round that brings a plan so much less than this part of the way to falling short is the last.
+/// A round that covers less than this part of the way that is left to falling short is the last.
 const HOPE: f64 = 0.2;
 
 impl Model<'_> {
-    /// Whether each of `customers` coroutines surely commits fewer than `rate` transactions a nanosecond, where accesses meet. No: it is not
-    /// known.
+    /// Whether each of `customers` coroutines commits fewer than `rate` transactions a nanosecond by more than [`UNSURE`], where accesses meet. No: it is
+    /// not known.
     pub(super) fn falls_short(
         &self,
         costs: &Costs,

@@ -3,7 +3,7 @@
 //! | format | what it is, and where it is described | lost on the way |
 //! |---|---|---|
 //! | `doorbell` | [`super::format`] | nothing |
-//! | `elle-append` | Elle's EDN operations over lists (jepsen-io/elle `README.markdown`, `src/elle/list_append.clj`; the file as ligurio/elle-cli `src/elle_cli/cli.clj` reads it) | transaction ids, the end of an attempt that was undone if its session had gone on by then |
+//! | `elle-append` | Elle's EDN operations over lists (jepsen-io/elle `README.markdown`, `src/elle/list_append.clj`; the file as ligurio/elle-cli `src/elle_cli/cli.clj` reads it) | transaction ids, the end of an attempt that was undone if its session had gone on by then: of an undone attempt that really overlaps the next one nothing is said |
 //! | `elle-register` | the same over registers (`src/elle/rw_register.clj`) | the same |
 //! | `dbcop` | sessions of transactions as JSON (rnbguy/dbcop `docs/history-format.md`) | times, ids, aborted transactions that nobody read from, gaps in session numbers |
 //! | `plume` | one operation a line, `r(key,value,session,transaction)` (dracoooooo/Plume `TextHistoryLoader.java`) | times, abort reasons, ids and borders of aborted transactions, transactions without operations |
