@@ -397,6 +397,8 @@ impl Number {
 fn rounded(value: f64, of: &Quantity) -> f64 {
     let rounded = match of.unit {
         Unit::Count | Unit::Bytes => value.round(),
+        // Where bounds begin at zero a search comes near it, and no profile holds so little.
+        unit if value < unit.least() => 0.0,
         _ => format!("{value:.3e}").parse().unwrap_or(value),
     };
     match of.free {
@@ -476,6 +478,8 @@ mod tests {
         assert_eq!(rounded(204_918.0, &quantity(Unit::Ns, Some([2049.2, 204_918.0]))), 204_900.0);
         assert_eq!(rounded(204_951.0, &quantity(Unit::Ns, Some([2049.2, 204_951.0]))), 204_951.0);
         assert_eq!(rounded(1234.56, &quantity(Unit::Ns, None)), 1235.0);
+        assert_eq!(rounded(6.47e-7, &quantity(Unit::Ns, Some([0.0, 4.0]))), 0.0);
+        assert_eq!(rounded(6.47e-7, &quantity(Unit::Ns, Some([1.0, 4.0]))), 1.0);
         assert_eq!(rounded(7.6, &quantity(Unit::Count, Some([1.0, 16.0]))), 8.0);
     }
 

@@ -125,6 +125,11 @@ pub(super) enum Range {
 const LONGEST_WAY: f64 = 1e6;
 
 impl Unit {
+    /// The least value above zero that a field may hold.
+    pub fn least(self) -> f64 {
+        self.bounds().0
+    }
+
     /// The least value above zero and the largest that a field may hold: what hardware could have, with room.
     /// They keep picoseconds and byte counts far from the limits of their integers.
     fn bounds(self) -> (f64, f64) {
