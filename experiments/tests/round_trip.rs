@@ -102,13 +102,13 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)]) {
         let error = found.after / own(number) - 1.0;
         assert!(found.fitted && error.abs() <= *within, "{number}: {} is off by {error:+.3}", found.after);
     }
-    // Nothing is called pinned that is not, and half of what comes back at least is called so.
+    // Nothing is called pinned that is not, and what comes back is mostly called so.
     let called: Vec<_> = done.numbers.iter().filter(|n| n.pinned).collect();
     for n in &called {
         let error = n.after / own(&n.name) - 1.0;
         assert!(error.abs() < 0.1, "{} is called pinned and off by {error:+.3}", n.name);
     }
-    assert!(2 * called.len() >= pinned.len(), "{} of {} are called pinned", called.len(), pinned.len());
+    assert!(2 * called.len() > pinned.len(), "{} of {} are called pinned", called.len(), pinned.len());
     let text = done.file().expect("a profile file");
     let read = Profile::parse(&text, "written").expect("its own format");
     assert_eq!(read.content_hash(), done.profile.content_hash());
