@@ -190,8 +190,11 @@ impl<'a> Bare<'a> {
         match (self.asked, self.over) {
             (false, false) => room,
             (true, _) => line.owed.min(room),
-            // One that is signaled says when the last of those before it has ended. Echoes say it of themselves.
-            (false, true) => u64::from(!echo && self.since.is_empty() && line.in_flight(false) > 0).min(room),
+            // One that is signaled says when the last of those before it has ended, and is timed: those are counted with it that have
+            // ended since the last that was. Echoes say it of themselves.
+            (false, true) => {
+                u64::from(!echo && self.since.is_empty() && line.posted > line.counted).min(room)
+            }
         }
     }
 
@@ -342,7 +345,8 @@ impl<'a> Bare<'a> {
         }
         if self.over && !self.finished {
             let echo = self.echo;
-            self.finished = self.lines.iter().all(|line| line.in_flight(echo) == 0);
+            let ended = |line: &Line| line.in_flight(echo) == 0 && (echo || line.counted == line.posted);
+            self.finished = self.lines.iter().all(ended);
         }
         came + posted
     }
@@ -554,6 +558,17 @@ mod tests {
         assert!(uncounted <= most, "{point:?}: {uncounted} of {posted} were not counted");
         assert_eq!(t.recvs, t.sends, "{point:?}");
         assert!(t.doorbells <= posted && t.completions <= posted, "{point:?}: {t:?}");
+    }
+
+    /// Of twelve under one doorbell the eighth is timed, and the window over when it ends; the twelfth has ended with it.
+    #[test]
+    fn what_ends_with_the_last_that_is_timed_is_counted() {
+        for verb in [BenchVerb::Read, BenchVerb::Send] {
+            let point =
+                Point { coroutines: 12, doorbell_batch: 12, signal_period: SAMPLE_EVERY / 2, ..bare(verb) };
+            let sample = run(&loopback(), 2, Nanos(4), &point).unwrap();
+            assert_eq!(sample.traffic.verbs(), sample.ops_total, "{:?}", sample.traffic);
+        }
     }
 
     #[test]
