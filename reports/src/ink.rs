@@ -316,6 +316,7 @@ mod tests {
             ("READ and RPC", Ink::Hybrid),
             ("write-log", Ink::Other),
             ("cpu-cas", Ink::Other),
+            ("timestamp-both", Ink::Other),
             ("MVCC", Ink::Other),
             ("cx5", Ink::Other),
         ] {

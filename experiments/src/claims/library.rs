@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = &[
     ("unloaded-latency", include_str!("../../unloaded-latency.yaml")),
     ("atomics-by-address", include_str!("../../atomics-by-address.yaml")),
     ("atomics-by-node", include_str!("../../atomics-by-node.yaml")),
+    ("timestamp-oracles", include_str!("../../timestamp-oracles.yaml")),
     ("atomics-by-card", include_str!("../../atomics-by-card.yaml")),
     ("reads-beside-atomics", include_str!("../../reads-beside-atomics.yaml")),
     ("local-atomics", include_str!("../../local-atomics.yaml")),

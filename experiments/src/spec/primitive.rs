@@ -1,6 +1,8 @@
 //! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
 
-use primitives::bench::{BenchVerb, CALL_PAYLOAD_MOST, DATAGRAM_MOST, ON_CARD_BYTES, Point, Rung, Scope};
+use primitives::bench::{
+    BenchVerb, CALL_PAYLOAD_MOST, DATAGRAM_MOST, ON_CARD_BYTES, Oracle, Point, Rung, Scope,
+};
 use primitives::units::Nanos;
 use primitives::verbs::Transport;
 use serde::Serialize;
@@ -106,6 +108,10 @@ pub const VERBS: &[&str] = &[
     "rpc-write-imm",
     "rpc-write-send",
     "cpu-cas",
+    "timestamp-vector",
+    "timestamp-fetched",
+    "timestamp-compressed",
+    "timestamp-both",
 ];
 
 impl PrimitiveSpec {
@@ -222,6 +228,9 @@ impl PrimitiveSpec {
                 ),
             ));
         }
+        if let Some(oracle) = verb.and_then(BenchVerb::oracle) {
+            self.check_oracle(run, oracle)?;
+        }
         if self.memory == MEMORIES[1] && u64::from(self.payload) > ON_CARD_BYTES {
             return Err(Unfit::new(
                 &["payload", "memory"],
@@ -245,6 +254,36 @@ impl PrimitiveSpec {
             self.check_messages()?;
         }
         Ok(())
+    }
+
+    /// Refuses what a timestamp vector does not have, and more clients than it has room for.
+    fn check_oracle(&self, run: &RunSpec, oracle: Oracle) -> Result<(), Unfit> {
+        let bytes = self.vector_bytes(run, oracle);
+        let room = u64::from(PAYLOAD.most);
+        let much = format!("a vector has room for {room} B, and one of so many clients is {bytes}");
+        let unfit: [(bool, &'static [&'static str], &str); 8] = [
+            (self.servers != 1, &["servers", "verb"], "one node keeps the vector, and asks nobody: say servers: 1"),
+            (
+                oracle.fetched && run.threads < 2,
+                &["threads", "verb"],
+                "one thread of a machine fetches the vector for the others: say threads: 2 at the least",
+            ),
+            (self.outstanding > 1, &["outstanding", "verb"], "a client runs one transaction after the other"),
+            (self.ack != ACKS[0], &["ack", "verb"], "a transaction awaits its WRITE"),
+            (self.atomics_percent > 0, &["atomics_percent", "verb"], "it is a READ and a WRITE"),
+            (self.memory != MEMORIES[0], &["memory", "verb"], "the vector is in the host's memory"),
+            (self.addresses > 1, &["addresses", "verb"], "there is one vector"),
+            (bytes > room, &["nodes", "threads", "coroutines", "verb"], &much),
+        ];
+        match unfit.into_iter().find(|(asked, ..)| *asked) {
+            Some((_, keys, why)) => Err(Unfit::new(keys, format!("{} and {}: {why}", self.verb, keys[0]))),
+            None => Ok(()),
+        }
+    }
+
+    fn vector_bytes(&self, run: &RunSpec, oracle: Oracle) -> u64 {
+        let coroutines = run.coroutines.unwrap_or(limits::COROUTINES.usual);
+        oracle.vector_bytes(run.nodes.saturating_sub(self.servers), run.threads as u16, coroutines)
     }
 
     /// Refuses a transport that does not carry the verb, and echoes of what is no message.
@@ -288,7 +327,7 @@ impl PrimitiveSpec {
         let in_flight = u64::from(coroutines) * u64::from(self.outstanding);
         let unfit: [(bool, &'static [&'static str], &str); 12] = [
             (
-                verb.is_some_and(|verb| verb.is_call() || verb == BenchVerb::CpuCas),
+                verb.is_some_and(|v| v.is_call() || v == BenchVerb::CpuCas || v.oracle().is_some()),
                 &["verb", "loop"],
                 "it asks by READ, WRITE, CAS, FETCH_ADD and SEND",
             ),
@@ -389,6 +428,16 @@ impl PrimitiveSpec {
         }
     }
 
+    /// Bytes of a request: ATOMICs and timestamp vectors have a size of their own.
+    fn bytes(&self, run: &RunSpec, verb: BenchVerb) -> u32 {
+        match verb.oracle() {
+            _ if verb.fixed_size() => 8,
+            // What does not fit is refused.
+            Some(oracle) => u32::try_from(self.vector_bytes(run, oracle)).unwrap_or(u32::MAX),
+            None => self.payload,
+        }
+    }
+
     /// The benchmark's point and its cluster. Load runs for a quarter of the counted time, at least 20 µs, before
     /// counting starts.
     ///
@@ -413,7 +462,7 @@ impl PrimitiveSpec {
                 Point { payload: self.payload, ..rung.point("experiment", verb, threads, coroutines) }
             }
             None => Point {
-                payload: if verb.fixed_size() { 8 } else { self.payload },
+                payload: self.bytes(run, verb),
                 threads,
                 coroutines,
                 outstanding: self.outstanding,
@@ -568,6 +617,40 @@ mod tests {
         spec.check(&run).unwrap();
         spec.apply("transport", &json!("ud")).unwrap();
         assert!(spec.check(&run).unwrap_err().why.contains("at most 4096 B, not 4097"));
+    }
+
+    #[test]
+    fn a_timestamp_vector_has_a_word_for_each_client_and_nothing_else() {
+        let run = |threads| RunSpec { nodes: 8, threads, coroutines: Some(3), ..RunSpec::default() };
+        let with = |verb: &str, all: &[(&str, Value)]| {
+            let mut spec = PrimitiveSpec { servers: 1, verb: verb.to_owned(), ..PrimitiveSpec::default() };
+            all.iter().for_each(|(key, value)| spec.apply(key, value).unwrap());
+            spec
+        };
+        for (verb, bytes) in [("vector", 8 * 7 * 4 * 3), ("fetched", 8 * 7 * 3 * 3), ("both", 8 * 7)] {
+            let spec = with(&format!("timestamp-{verb}"), &[("payload", json!(999))]);
+            spec.check(&run(4)).unwrap();
+            assert_eq!(spec.point(&run(4)).unwrap().1.payload, bytes, "{verb}");
+        }
+        for (key, value) in [
+            ("servers", json!(2)),
+            ("outstanding", json!(2)),
+            ("ack", json!("passive")),
+            ("atomics_percent", json!(1)),
+            ("memory", json!("card")),
+            ("addresses", json!(2)),
+            ("optimizations", json!("base")),
+            ("loop", json!("bare")),
+            ("transport", json!("uc")),
+            ("reply", json!("echo")),
+        ] {
+            let unfit = with("timestamp-vector", &[(key, value)]).check(&run(4)).unwrap_err();
+            assert!(unfit.keys.contains(&key), "{key}: {}", unfit.why);
+        }
+        let keys = |verb, run: RunSpec| with(verb, &[]).check(&run).unwrap_err().keys.to_vec();
+        assert_eq!(keys("timestamp-fetched", run(1)), ["threads", "verb"]);
+        let many = RunSpec { nodes: 1_000, coroutines: Some(100), ..run(4) };
+        assert_eq!(keys("timestamp-vector", many), ["nodes", "threads", "coroutines", "verb"]);
     }
 
     /// What a bare loop is asked for beside what it has is refused here, with the keys, and whoever comes by another way is told as well.

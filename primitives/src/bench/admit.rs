@@ -1,7 +1,7 @@
 //! Why a point could not be measured, and which points nobody could answer.
 
 use super::load::ON_CARD_BYTES;
-use super::{BenchVerb, Point, Scope, payload};
+use super::{BenchVerb, Point, Scope, oracle, payload};
 use crate::mesh::{Blame, LaunchError};
 use crate::verbs::Transport;
 
@@ -53,6 +53,9 @@ pub enum LoadError {
     /// A loop without coroutines does one thing.
     #[error("a loop without coroutines has no {0}")]
     Bare(&'static str),
+    /// What a timestamp vector does not have.
+    #[error("a timestamp vector has no {0}")]
+    Oracle(&'static str),
     /// The card's memory is small.
     #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
     OnCard(u32),
@@ -94,6 +97,9 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     if point.echo && !echoed {
         return Err(LoadError::Echo(verb));
     }
+    if let Some(what) = point.verb.oracle().and_then(|oracle| oracle::beside(scope, point, oracle)) {
+        return Err(LoadError::Oracle(what));
+    }
     if let Some(what) = beside_bare(scope, point).filter(|_| point.bare) {
         return Err(LoadError::Bare(what));
     }
@@ -110,7 +116,10 @@ fn beside_bare(scope: &Scope, point: &Point) -> Option<&'static str> {
     let one_alone = scope.nodes == 2 && point.threads == 1 && point.coroutines == 1 && point.outstanding == 1;
     let one_peer = point.own || point.servers == 1 || point.servers == 0 && scope.nodes == 2;
     let unfit = [
-        (point.verb.is_call() || point.verb == BenchVerb::CpuCas, "calls, and no CPU's swaps"),
+        (
+            point.verb.is_call() || point.verb == BenchVerb::CpuCas || point.verb.oracle().is_some(),
+            "calls, no CPU's swaps, and no transactions",
+        ),
         (point.rung.is_some(), "step of the optimization ladder"),
         (point.passive, "passive acknowledgement"),
         (point.atomics_percent > 0, "share of ATOMICs"),

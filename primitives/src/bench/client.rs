@@ -3,6 +3,7 @@
 use super::calls::{CallError, Calls};
 use super::load::{ClosedLoad, Common, READ, SAMPLE_EVERY, Tally, WRITE, is_rpc};
 use super::messages::{MessageError, Messages};
+use super::oracle::Timestamps;
 use super::{BenchVerb, OBJECTS, Point, Rung};
 use crate::exec::yield_now;
 use crate::fabric::{CpuWork, Nic, Span};
@@ -41,6 +42,8 @@ pub(super) struct Client<'a> {
     /// What calls through rings go through, or messages, and which of its groups is this coroutine's.
     pub(super) calls: Option<Rc<Calls>>,
     pub(super) messages: Option<Rc<Messages>>,
+    /// What a client of a timestamp oracle keeps.
+    pub(super) timestamps: Option<Timestamps>,
     pub(super) coroutine: u32,
 }
 
@@ -56,6 +59,8 @@ pub(super) enum Failure {
     Message(#[from] MessageError),
     #[error("a reply of {got} B to a call for {asked}")]
     Reply { got: u32, asked: u32 },
+    #[error("the timestamp vector says {seen} of slot {slot}, whose next commit timestamp is {next}")]
+    Timestamp { seen: u64, slot: u64, next: u64 },
 }
 
 impl Client<'_> {
@@ -63,6 +68,7 @@ impl Client<'_> {
         let point = self.load.point;
         // Each its own part of the coroutine, none within another: resuming goes through all that are around the one that waits.
         let ended = match is_alone(point).then_some(point.verb) {
+            None if self.timestamps.as_ref().is_some_and(Timestamps::fetches) => self.fetch().await,
             None => self.ask_groups().await,
             Some(BenchVerb::Read) => self.ask_alone(Read(point.payload)).await,
             Some(BenchVerb::Write) => self.ask_alone(Write).await,
@@ -175,6 +181,7 @@ impl Client<'_> {
         match point.rung {
             _ if self.calls.is_some() => self.call_through_rings().await,
             _ if self.messages.is_some() => self.send().await,
+            _ if self.timestamps.is_some() => self.transact().await,
             // READs and calls for data must be awaited: this rung adds nothing to them.
             Some(Rung::PassiveAck) if point.verb == BenchVerb::RpcWrite => self.call(OBJECTS, true).await,
             Some(Rung::PassiveAck) if point.verb == BenchVerb::Write => self.post_passively(OBJECTS).await,

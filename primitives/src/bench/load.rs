@@ -5,6 +5,7 @@ use super::bare::{self, Bare};
 use super::calls::{Calls, Carrier, Layout, LoadPoller, Rings, SLOTS};
 use super::client::Client;
 use super::messages::{self, Messages};
+use super::oracle::{self, Timestamps};
 use super::sample::{Counted, Sample};
 use super::{BenchVerb, OBJECTS, Point, Scope, payload};
 use crate::exec::{Core, CoreLoop, Step};
@@ -28,7 +29,7 @@ pub const SAMPLE_EVERY: u32 = 8;
 
 /// Memory that each node offers to requests. Small enough to stay in a CPU's cache: what is measured is the
 /// primitive, not the memory.
-const TARGET_BYTES: u64 = 1 << 20;
+pub(super) const TARGET_BYTES: u64 = 1 << 20;
 
 /// The same in a card's own memory, of which there is little.
 pub const ON_CARD_BYTES: u64 = 64 << 10;
@@ -152,8 +153,12 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
             + (1 << 16)
             + sent,
         pool_bytes_each,
-        // Messages, and WRITEs with an echo, go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's.
-        stamps: !point.verb.is_message() && !point.echo && point.verb != BenchVerb::CpuCas,
+        // Messages, and WRITEs with an echo, go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's; of a
+        // transaction there are two.
+        stamps: !point.verb.is_message()
+            && !point.echo
+            && point.verb != BenchVerb::CpuCas
+            && point.verb.oracle().is_none(),
     }
 }
 
@@ -171,6 +176,10 @@ fn of_port(point: &Point) -> PortConfig {
 fn group_bytes(point: &Point) -> u64 {
     if point.verb.is_message() || point.verb == BenchVerb::CpuCas {
         return 0;
+    }
+    if point.verb.oracle().is_some() {
+        // A vector, and a word in the smallest of buffers.
+        return u64::from(point.payload).next_power_of_two().max(64) + 64;
     }
     let requests = if point.rung.is_some() { OBJECTS } else { point.outstanding };
     (u64::from(requests) * u64::from(point.payload.next_multiple_of(8))).next_power_of_two().max(64)
@@ -201,6 +210,9 @@ fn queue_pairs(point: &Point) -> QpConfig {
 pub(super) fn target_bytes(scope: &Scope, point: &Point, node: NodeId) -> u64 {
     match point.verb.carrier() {
         Some(_) => Layout::new(point).region_bytes(worker_config(point).reach(node, scope.nodes)),
+        None if node.0 >= point.asked(scope) && point.verb.oracle().is_some() => {
+            oracle::machine_bytes(point)
+        }
         // A WRITE with an echo has the other end's in answer.
         None if node.0 >= point.asked(scope) && !point.own && !point.echo => 8,
         None if point.on_card => ON_CARD_BYTES,
@@ -223,6 +235,17 @@ fn slots(point: &Point) -> u64 {
     match point.addresses {
         0 => fit,
         few => u64::from(few).min(fit),
+    }
+}
+
+impl ClosedLoad<'_> {
+    /// Coroutines of a worker that ask.
+    fn coroutines(&self, site: &Site) -> u32 {
+        match self.point.verb.oracle() {
+            _ if site.node.0 < self.point.servers => 0,
+            Some(oracle) => oracle.coroutines(site.worker, self.point.coroutines),
+            None => self.point.coroutines,
+        }
     }
 }
 
@@ -312,15 +335,23 @@ impl Program for ClosedLoad<'_> {
                 passive: None,
                 calls: calls.clone(),
                 messages: messages.clone(),
+                timestamps: None,
                 coroutine,
             }
+        };
+        let coroutines = self.coroutines(site);
+        let oracle = self.point.verb.oracle().filter(|_| coroutines > 0);
+        let timestamps = |coroutine: u32| {
+            oracle.map(|o| Timestamps::new(o, self.point, common, site, coroutine)).transpose()
         };
         let load = if self.point.bare {
             Load::Bare(Box::new(Bare::new(client(0))?))
         } else {
             let mut core = Core::new(site.net.sched.clone(), poller);
-            let coroutines = if site.node.0 < self.point.servers { 0 } else { self.point.coroutines };
-            (0..coroutines).for_each(|coroutine| core.spawn(client(coroutine).run()));
+            for coroutine in 0..coroutines {
+                let timestamps = timestamps(coroutine)?;
+                core.spawn(Client { timestamps, ..client(coroutine) }.run());
+            }
             Load::Coroutines(core)
         };
         // Virtual time costs no instructions that would mean anything.

@@ -19,6 +19,7 @@ mod footprint;
 mod load;
 mod member;
 mod messages;
+mod oracle;
 mod profile;
 mod sample;
 
@@ -41,6 +42,7 @@ pub use identify::{Shows, identifying};
 pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
+pub use oracle::Oracle;
 pub use payload::{CALL_PAYLOAD_MOST, DATAGRAM_MOST};
 pub use profile::{ProfileFitError, Rated, UNCALIBRATED, fit, state_limits, waits_for_device};
 pub use sample::Sample;
@@ -76,6 +78,14 @@ pub enum BenchVerb {
     RpcWriteSend,
     /// Compare-and-swap on a drawn word of the asker's own node, by its CPU: nothing is asked of a NIC.
     CpuCas,
+    /// A timestamp transaction of NAM-DB: a READ of the timestamp vector and a WRITE of the own slot.
+    TimestampVector,
+    /// The same, one thread of a machine READing the vector for all others.
+    TimestampFetched,
+    /// The same, a slot for each machine instead of each client.
+    TimestampCompressed,
+    /// The same, with both.
+    TimestampBoth,
 }
 
 impl BenchVerb {
@@ -97,6 +107,10 @@ impl BenchVerb {
             ("rpc-write-imm", BenchVerb::RpcWriteImm),
             ("rpc-write-send", BenchVerb::RpcWriteSend),
             ("cpu-cas", BenchVerb::CpuCas),
+            ("timestamp-vector", BenchVerb::TimestampVector),
+            ("timestamp-fetched", BenchVerb::TimestampFetched),
+            ("timestamp-compressed", BenchVerb::TimestampCompressed),
+            ("timestamp-both", BenchVerb::TimestampBoth),
         ];
         all.into_iter().find(|(known, _)| *known == name).map(|(_, verb)| verb)
     }
@@ -114,6 +128,22 @@ impl BenchVerb {
             BenchVerb::RpcWriteImm => "rpc-write-imm",
             BenchVerb::RpcWriteSend => "rpc-write-send",
             BenchVerb::CpuCas => "cpu-cas",
+            BenchVerb::TimestampVector => "timestamp-vector",
+            BenchVerb::TimestampFetched => "timestamp-fetched",
+            BenchVerb::TimestampCompressed => "timestamp-compressed",
+            BenchVerb::TimestampBoth => "timestamp-both",
+        }
+    }
+
+    /// Which timestamp vector a transaction is of.
+    pub fn oracle(self) -> Option<Oracle> {
+        let of = |fetched, compressed| Some(Oracle { fetched, compressed });
+        match self {
+            BenchVerb::TimestampVector => of(false, false),
+            BenchVerb::TimestampFetched => of(true, false),
+            BenchVerb::TimestampCompressed => of(false, true),
+            BenchVerb::TimestampBoth => of(true, true),
+            _ => None,
         }
     }
 
@@ -219,7 +249,11 @@ impl Point {
     /// Operations that its coroutines wait for at any time. Of WRITEs that nobody waits for, those of one group each: queues
     /// are full of others before counting begins.
     pub fn in_flight(&self, scope: &Scope) -> u64 {
-        let asking = u64::from(scope.nodes.saturating_sub(self.servers)) * u64::from(self.threads);
+        let machines = u64::from(scope.nodes.saturating_sub(self.servers));
+        if let Some(oracle) = self.verb.oracle() {
+            return machines * oracle.clients(self.threads, self.coroutines);
+        }
+        let asking = machines * u64::from(self.threads);
         // On the ladder a coroutine waits for one operation, of many requests.
         let each = if self.rung.is_some() { 1 } else { self.outstanding };
         asking * u64::from(self.coroutines) * u64::from(each)

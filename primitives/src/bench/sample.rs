@@ -39,12 +39,15 @@ impl Sample {
         self.ops as f64 / self.window.as_secs_f64()
     }
 
-    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count, and of
-    /// the share that ATOMICs have by the point a word each.
+    /// Payload that operations moved, in gigabytes (10⁹) per second of the whole cluster; headers and calls' frames do not count, nor what
+    /// is fetched for all transactions of a machine, and of the share that ATOMICs have by the point a word each.
     pub fn goodput_gb_per_s(&self, point: &Point) -> f64 {
         let objects = if point.rung.is_some() { OBJECTS } else { 1 };
         let atomics = f64::from(point.atomics_percent) / 100.0;
-        let bytes = f64::from(point.payload) * (1.0 - atomics) + 8.0 * atomics;
+        let bytes = match point.verb.oracle() {
+            Some(oracle) => f64::from(if oracle.fetched { 0 } else { point.payload }) + 8.0,
+            None => f64::from(point.payload) * (1.0 - atomics) + 8.0 * atomics,
+        };
         self.rate_per_s() * bytes * f64::from(objects) / 1e9
     }
 
