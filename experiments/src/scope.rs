@@ -18,6 +18,7 @@ pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
             quick,
             warm_up: Nanos::from_micros(60),
             precision: None,
+            most: None,
             window: Nanos::from_micros(if quick { 150 } else { 400 }),
         }
     } else {
@@ -28,6 +29,7 @@ pub fn usual_scope(virtual_time: bool, quick: bool) -> Scope {
             quick,
             warm_up: Nanos::from_millis(5),
             precision: None,
+            most: None,
             window: Nanos::from_millis(if quick { 60 } else { 200 }),
         }
     }

@@ -54,7 +54,7 @@ const NOTED: [[&str; 4]; 3] = [
         "no",
         "not as precise as asked for after the longest time",
         "`rate_ci_relative` is wider than that, or neighbouring batches depend on each other, so that it may be too narrow",
-        "give a longer duration (transactions: or max_duration), or a wider precision",
+        "give a longer duration or max_duration, or a wider precision",
     ],
 ];
 

@@ -22,6 +22,7 @@ const SCOPE: Scope = Scope {
     warm_up: Nanos(60_000),
     window: Nanos(800_000),
     precision: None,
+    most: None,
 };
 
 /// Characterizes `sim:truth` with a short sweep, and fits a profile that starts wrong: in every trial differently, and with other seeds.

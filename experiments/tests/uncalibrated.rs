@@ -23,6 +23,7 @@ fn left(dir: &Path) -> PathBuf {
         warm_up: Nanos(0),
         window: Nanos::from_millis(60),
         precision: None,
+        most: None,
     };
     let alone = |verb| match verb {
         BenchVerb::Read => 140_000.0,

@@ -25,6 +25,7 @@ const SCOPE: Scope = Scope {
     warm_up: Nanos(60_000),
     window: Nanos(300_000),
     precision: None,
+    most: None,
 };
 
 /// What one card does, point by point.

@@ -35,6 +35,7 @@ fn simulate(profile: &str, verb: BenchVerb, load: Nanos) -> (Duration, Nanos, u6
         warm_up: Nanos(1_000),
         window: Nanos(load.0 / WINDOWS),
         precision: None,
+        most: None,
     };
     let point = Rung::Doorbell.point("multi-object", verb, THREADS, COROUTINES);
     let profile = Profile::shipped(profile).expect("shipped");

@@ -19,6 +19,7 @@ fn scope() -> Scope {
         // Longer than a few time slices: a busy machine may not run a worker at all in a short one.
         window: Nanos::from_millis(30),
         precision: None,
+        most: None,
     }
 }
 

@@ -309,6 +309,7 @@ fn measured(spec: &Value) -> Result<(Scope, Vec<Point>), CliError> {
         warm_up: Nanos(WARM_UP.1),
         window: Nanos(WINDOW.1),
         precision: None,
+        most: None,
     };
     // Only the payloads of calls depend on it, and rows say which they were.
     let mut points = bench::points(&scope, u32::MAX);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::limits::{self, Limit};
-use super::run::{RunSpec, Unfit, number, text};
+use super::run::{RunSpec, Span, Unfit, number, text};
 use crate::names::suggest;
 
 const PAYLOAD: Limit = Limit { what: "byte of payload", usual: 64, most: 1 << 20 };
@@ -179,12 +179,6 @@ impl PrimitiveSpec {
                 }
                 self.optimizations = Some(name.to_owned());
             }
-            "max_duration" => {
-                return Err(
-                    "requests are measured for at most 16 times their duration, and that cannot be set"
-                        .into(),
-                );
-            }
             _ => return Err(format!("`{key}` cannot be set; {}", suggest(key, Self::KEYS))),
         }
         Ok(())
@@ -262,7 +256,11 @@ impl PrimitiveSpec {
         let room = u64::from(PAYLOAD.most);
         let much = format!("a vector has room for {room} B, and one of so many clients is {bytes}");
         let unfit: [(bool, &'static [&'static str], &str); 8] = [
-            (self.servers != 1, &["servers", "verb"], "one node keeps the vector, and asks nobody: say servers: 1"),
+            (
+                self.servers != 1,
+                &["servers", "verb"],
+                "one node keeps the vector, and asks nobody: say servers: 1",
+            ),
             (
                 oracle.fetched && run.threads < 2,
                 &["threads", "verb"],
@@ -456,6 +454,7 @@ impl PrimitiveSpec {
             warm_up: Nanos((window.0 / 4).max(20_000)),
             window,
             precision: run.precision,
+            most: run.max_duration.map(Span::nanos),
         };
         let point = match self.optimizations.as_deref().and_then(rung) {
             Some(rung) => {

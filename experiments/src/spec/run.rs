@@ -217,7 +217,7 @@ impl RunSpec {
 
     /// What may be set where requests alone are asked for, beside [`PrimitiveSpec::KEYS`].
     pub const REQUESTS_KEYS: &[&str] =
-        &["fabric", "nodes", "threads", "coroutines", "duration", "precision", "seed"];
+        &["fabric", "nodes", "threads", "coroutines", "duration", "precision", "max_duration", "seed"];
 
     /// Sets one value by its name in experiment files.
     ///

@@ -56,8 +56,16 @@ mod tests {
     fn bytes(nodes: u16, point: &Point) -> u64 {
         let window = Nanos::from_micros(100);
         let Point { threads, coroutines, .. } = *point;
-        let scope =
-            Scope { nodes, threads, coroutines, quick: false, warm_up: window, window, precision: None };
+        let scope = Scope {
+            nodes,
+            threads,
+            coroutines,
+            quick: false,
+            warm_up: window,
+            window,
+            precision: None,
+            most: None,
+        };
         memory_estimate(true, &scope, point)
     }
 

@@ -210,9 +210,7 @@ fn queue_pairs(point: &Point) -> QpConfig {
 pub(super) fn target_bytes(scope: &Scope, point: &Point, node: NodeId) -> u64 {
     match point.verb.carrier() {
         Some(_) => Layout::new(point).region_bytes(worker_config(point).reach(node, scope.nodes)),
-        None if node.0 >= point.asked(scope) && point.verb.oracle().is_some() => {
-            oracle::machine_bytes(point)
-        }
+        None if node.0 >= point.asked(scope) && point.verb.oracle().is_some() => oracle::machine_bytes(point),
         // A WRITE with an echo has the other end's in answer.
         None if node.0 >= point.asked(scope) && !point.own && !point.echo => 8,
         None if point.on_card => ON_CARD_BYTES,

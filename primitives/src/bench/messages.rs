@@ -260,7 +260,8 @@ mod tests {
 
     fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<Sample, LoadError> {
         let (threads, coroutines, warm_up) = (point.threads, point.coroutines, Nanos(window.0 / 4));
-        let scope = Scope { nodes, threads, coroutines, quick: false, warm_up, window, precision: None };
+        let scope =
+            Scope { nodes, threads, coroutines, quick: false, warm_up, window, precision: None, most: None };
         bench::run(fabric, &scope, point, 3, &AtomicBool::new(false))
     }
 

@@ -231,7 +231,7 @@ pub struct Point {
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
 const LADDER_WINDOWS: u64 = 8;
 
-/// With a precision, a point may take so many windows before it is given up as unsteady.
+/// With a precision, a point may take so many windows before it is given up as unsteady, where nobody says otherwise.
 const WINDOWS_MOST: u64 = 16;
 
 impl Point {
@@ -272,7 +272,7 @@ impl Point {
             None if self.unawaited() => Meter::fixed(workers, least.max(scope.warm_up), least),
             None => Meter::fixed(workers, scope.warm_up, least),
             Some(relative) => {
-                let most = Nanos(least.0 * WINDOWS_MOST);
+                let most = scope.most.unwrap_or(Nanos(least.0.saturating_mul(WINDOWS_MOST))).max(least);
                 let ended = TooShort::least(self.in_flight(scope));
                 Meter::precise(workers, Precision { relative, least, most }).ending(ended)
             }
@@ -327,6 +327,9 @@ pub struct Scope {
     /// Half width of the rate's confidence interval, over the rate, at which a point is long enough; `None` for the fixed
     /// window.
     pub precision: Option<f64>,
+    /// With a precision, the longest that a point is measured, warm-up included; `None` for sixteen times its shortest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<Nanos>,
 }
 
 impl Scope {

@@ -14,9 +14,9 @@
 //! every transaction. On the simulator a snapshot that was fetched costs a look at memory (`cpu.probe`), and so does each attempt at the
 //! counter; whoever fetches copies the vector (`cpu.copy_byte`) to where the others find it.
 
-use super::{Point, Scope};
 use super::client::{Client, Failure};
 use super::load::{Common, TARGET_BYTES};
+use super::{Point, Scope};
 use crate::fabric::{CpuWork, Nic, SetupError};
 use crate::mem::{Buf, Region};
 use crate::mesh::Site;
@@ -252,6 +252,7 @@ mod tests {
             warm_up: Nanos(window.0 / 4),
             window,
             precision: None,
+            most: None,
         };
         bench::run(fabric, &scope, point, 7, &AtomicBool::new(false))
     }
@@ -314,9 +315,8 @@ mod tests {
             vector: buf(2),
             word: buf(2),
         };
-        let possible = |fetched, compressed| {
-            [2, 3, 4, 5, 6].map(|seen| of(fetched, compressed).check(seen, 6).is_ok())
-        };
+        let possible =
+            |fetched, compressed| [2, 3, 4, 5, 6].map(|seen| of(fetched, compressed).check(seen, 6).is_ok());
         assert_eq!(possible(false, false), [false, false, false, true, false], "what it wrote itself");
         assert_eq!(possible(true, false), [false, true, true, true, false], "stale, but never going back");
         assert_eq!(possible(true, true), [true, true, true, true, false]);

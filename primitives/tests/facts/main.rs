@@ -84,6 +84,7 @@ fn unloaded(profile: &Profile, verb: BenchVerb) -> f64 {
         warm_up: Nanos::from_micros(20),
         window: Nanos::from_micros(200),
         precision: None,
+        most: None,
     };
     let point = Point { payload: 8, threads: 1, coroutines: 1, ..Point::new("facts", verb) };
     let fabric = FabricSpec::Sim { profile: Box::new(profile.clone()), seed: 1, faults: Box::default() };
@@ -273,6 +274,7 @@ fn unawaited_writes(profile: &Profile, threads: u16, shared: bool) -> f64 {
         warm_up: Nanos(window.0 / 4),
         window,
         precision: None,
+        most: None,
     };
     let point = Point {
         payload: 8,

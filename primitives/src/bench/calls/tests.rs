@@ -150,6 +150,7 @@ fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<
         warm_up: Nanos(window.0 / 4),
         window,
         precision: None,
+        most: None,
     };
     bench::run(fabric, &scope, point, 3, &AtomicBool::new(false))
 }
