@@ -158,6 +158,8 @@ impl Calibrate {
 }
 
 #[cfg(test)]
+mod aims;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod tests;

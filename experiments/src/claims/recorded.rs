@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scoreboard::{self, Counts, Entry, KINDS};
 use super::verdict::Verdict;
-use super::{Claim, Claims, Kind, Split, answers, by_obstacle, library, load};
+use super::{Claim, Claims, Kind, Split, aims, answers, by_obstacle, library, load};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,6 +91,7 @@ fn page(claims: &Claims, recorded: &BTreeMap<String, Recorded>) -> String {
         open
     );
     text.push_str(&by_kind(claims, recorded));
+    text.push_str(&aims::text(&entries(claims, recorded), by_transactions()));
     let mut papers: Vec<&str> = claims.iter().map(|claim| claim.paper.as_str()).collect();
     papers.dedup();
     for paper in papers {
