@@ -465,6 +465,21 @@ mod tests {
         assert!(fit.evaluations < 80, "{}", fit.evaluations);
     }
 
+    /// The second number hides behind the first until that has come down, which it has after a round that tries all there is. The next one
+    /// looks at what moved before, gets nowhere, and is not the last.
+    #[test]
+    fn a_round_that_tried_a_part_and_got_nowhere_is_not_the_last() {
+        let free = [4.0, 2.0].map(|start| Free { start, low: 0.5, high: 8.0 });
+        let asked = std::cell::RefCell::new(Vec::new());
+        let evaluate = |v: &[f64], rows: &[bool]| {
+            asked.borrow_mut().push(rows.to_vec());
+            Ok::<_, Halt<()>>(vec![v[0] - 1.0, v[0].max(v[1]) - 1.0, 0.1 * (v[1] / 2.0 - 1.0)])
+        };
+        let fit = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+        assert!(asked.borrow().contains(&vec![false, false, true]), "a round that tried a part");
+        assert!((fit.values[1] / 1.05 - 1.0).abs() < 0.1, "{:?}: {:?}", fit.values, fit.after);
+    }
+
     #[test]
     fn what_no_target_shows_stays_and_says_so() {
         // Only the sum of the first two shows, and the last not at all.
