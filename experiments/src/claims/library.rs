@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = &[
     ("ten-objects-cx5", include_str!("../../ten-objects-cx5.yaml")),
     ("read-size-by-queue-pairs", include_str!("../../read-size-by-queue-pairs.yaml")),
     ("tpcc-by-queue-pairs", include_str!("../../tpcc-by-queue-pairs.yaml")),
+    ("tpcc-by-item-skew", include_str!("../../tpcc-by-item-skew.yaml")),
     ("new-orders-on-other-nodes", include_str!("../../new-orders-on-other-nodes.yaml")),
     ("tpcc-by-policy", include_str!("../../tpcc-by-policy.yaml")),
     ("tpcc-by-threads", include_str!("../../tpcc-by-threads.yaml")),

@@ -146,7 +146,14 @@ impl Tpcc {
         let p = Params::parse(name, declared, settings)?;
         let size = Size::new(scale, &p)?;
         let seed = p.int("population_seed");
-        let draws = Distributions::new(seed, size.last_names(), size.customers, size.items);
+        let item_zipf = p.real("item_zipf");
+        if item_zipf < 0.0 && item_zipf != -1.0 {
+            return Err(p.refuse(format!(
+                "item_zipf={item_zipf}: an exponent from 0 on, or -1 for the specification's"
+            )));
+        }
+        let draws = Distributions::new(seed, size.last_names(), size.customers, size.items)
+            .with_items(size.items, item_zipf);
         let population = Population { seed, size, draws };
         let mix = Asked {
             kinds: Mix::parse(&p, &KINDS)?,

@@ -3,7 +3,7 @@
 use super::key::{MOST_CUSTOMERS, MOST_WAREHOUSES};
 use crate::workload::params::{Kind, Param};
 
-const COUNT: usize = 17;
+const COUNT: usize = 18;
 
 /// The parameters, with the specification's values as defaults.
 pub const PARAMS: &[Param; COUNT] = &[
@@ -43,6 +43,13 @@ pub const PARAMS: &[Param; COUNT] = &[
         0.0,
         1.0,
         "share of payments and order-status by the customer's last name",
+    ),
+    Param::real(
+        "item_zipf",
+        -1.0,
+        -1.0,
+        4.0,
+        "items by Zipf's law with this exponent, 0 all alike; -1 as specified, by NURand",
     ),
     Param::flag("together", true, "new-order fetches all its records at once (speculative execution)"),
     Param::int("population_seed", 1, 0, u64::MAX, "seed of the records' first contents"),

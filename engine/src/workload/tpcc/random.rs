@@ -2,6 +2,7 @@
 
 use crate::workload::stream::{Stream, mix};
 use rand::{Rng, RngExt};
+use rand_distr::{Distribution, Zipf};
 
 /// Last names there are.
 pub const LAST_NAMES: u64 = 1000;
@@ -61,25 +62,6 @@ impl NuRand {
         ((narrow | wide) + self.c) % (self.high - self.low + 1) + self.low
     }
 
-    /// How many different numbers `draws` draws have on average.
-    pub fn different(&self, draws: f64) -> f64 {
-        self.shares().iter().map(|share| 1.0 - (1.0 - share).powf(draws)).sum()
-    }
-
-    /// How many numbers there are that come about equally often, and their share of all draws: the most frequent one, the next,
-    /// the next two, the next four and so on.
-    pub fn bands(&self) -> Vec<(f64, f64)> {
-        let mut shares = self.shares();
-        shares.sort_by(|a, b| b.total_cmp(a));
-        let (mut bands, mut from, mut count) = (Vec::new(), 0, 1);
-        while from < shares.len() {
-            let to = (from + count).min(shares.len());
-            bands.push(((to - from) as f64, shares[from..to].iter().sum()));
-            (from, count) = (to, to);
-        }
-        bands
-    }
-
     /// The chance of each number.
     fn shares(&self) -> Vec<f64> {
         let (a, range) = (self.a as usize, (self.high - self.low + 1) as usize);
@@ -110,8 +92,74 @@ impl NuRand {
     }
 }
 
+/// How items are chosen, from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Items {
+    /// As the specification has it.
+    Specified(NuRand),
+    /// By Zipf's law, the first one most often: item `k` in proportion to `k` to the power of the negative exponent, as in NAM-DB §7.4. An
+    /// exponent of 0 chooses all alike.
+    Zipf {
+        /// The law, which draws.
+        law: Zipf<f64>,
+        /// How many there are.
+        items: u64,
+        /// The exponent.
+        exponent: f64,
+    },
+}
+
+impl Items {
+    /// By Zipf's law with an exponent that is not negative.
+    fn zipf(items: u64, exponent: f64) -> Items {
+        // Refused are a law of nothing and a negative exponent; parameters have neither.
+        let law = Zipf::new(items.max(1) as f64, exponent.max(0.0)).expect("an item, and an exponent from 0");
+        Items::Zipf { law, items, exponent }
+    }
+
+    /// An item.
+    #[inline]
+    pub fn draw(&self, rng: &mut impl Rng) -> u64 {
+        match self {
+            Items::Specified(numbers) => numbers.draw(rng),
+            Items::Zipf { law, items, .. } => (law.sample(rng) as u64).clamp(1, *items),
+        }
+    }
+
+    /// The chance of each item.
+    fn shares(&self) -> Vec<f64> {
+        match self {
+            Items::Specified(numbers) => numbers.shares(),
+            Items::Zipf { items, exponent, .. } => {
+                let weights: Vec<f64> = (1..=*items).map(|item| (item as f64).powf(-exponent)).collect();
+                let all: f64 = weights.iter().sum();
+                weights.into_iter().map(|weight| weight / all).collect()
+            }
+        }
+    }
+
+    /// How many different numbers `draws` draws have on average.
+    pub fn different(&self, draws: f64) -> f64 {
+        self.shares().iter().map(|share| 1.0 - (1.0 - share).powf(draws)).sum()
+    }
+
+    /// How many numbers there are that come about equally often, and their share of all draws: the most frequent one, the next,
+    /// the next two, the next four and so on.
+    pub fn bands(&self) -> Vec<(f64, f64)> {
+        let mut shares = self.shares();
+        shares.sort_by(|a, b| b.total_cmp(a));
+        let (mut bands, mut from, mut count) = (Vec::new(), 0, 1);
+        while from < shares.len() {
+            let to = (from + count).min(shares.len());
+            bands.push(((to - from) as f64, shares[from..to].iter().sum()));
+            (from, count) = (to, to);
+        }
+        bands
+    }
+}
+
 /// The distributions of one database: last names as loaded and as looked up, customers, items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distributions {
     /// Last names of customers beyond the first thousand, when loaded.
     pub names_loaded: NuRand,
@@ -120,7 +168,7 @@ pub struct Distributions {
     /// Customers of a district that transactions are for.
     pub customers: NuRand,
     /// Items ordered.
-    pub items: NuRand,
+    pub items: Items,
 }
 
 impl Distributions {
@@ -140,8 +188,14 @@ impl Distributions {
             names_loaded: NuRand::new(255, 1000, load, 0, names - 1),
             names: NuRand::new(255, 1000, run, 0, names - 1),
             customers: NuRand::new(1023, 3000, mix(stream.word()), 1, customers),
-            items: NuRand::new(8191, 100_000, mix(stream.word()), 1, items),
+            items: Items::Specified(NuRand::new(8191, 100_000, mix(stream.word()), 1, items)),
         }
+    }
+
+    /// With items by Zipf's law, where the exponent is not negative.
+    #[must_use]
+    pub fn with_items(self, items: u64, exponent: f64) -> Distributions {
+        if exponent < 0.0 { self } else { Distributions { items: Items::zipf(items, exponent), ..self } }
     }
 }
 
@@ -150,6 +204,38 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+
+    fn numbers(items: Items) -> NuRand {
+        match items {
+            Items::Specified(numbers) => numbers,
+            Items::Zipf { .. } => panic!("{items:?}"),
+        }
+    }
+
+    /// Draws against the law, of the ten that come most often and of all the others.
+    #[test]
+    fn items_follow_zipfs_law_also_with_exponents_of_one_and_more() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(8);
+        for exponent in [0.0, 0.8, 1.0, 2.0] {
+            let items = Items::zipf(300, exponent);
+            let (shares, draws) = (items.shares(), 200_000);
+            let mut counts = vec![0u32; 301];
+            (0..draws).for_each(|_| counts[items.draw(&mut rng) as usize] += 1);
+            assert_eq!(counts[0], 0);
+            let all: f64 = (1..=300).map(|k| 1.0 / f64::from(k).powf(exponent)).sum();
+            for item in 1..=10 {
+                let due = 1.0 / (item as f64).powf(exponent) / all;
+                assert!((shares[item - 1] - due).abs() < 1e-12);
+                let (got, sigma) = (f64::from(counts[item]), (f64::from(draws) * due).sqrt());
+                assert!((got - f64::from(draws) * due).abs() < 5.0 * sigma, "{exponent}: item {item}, {got}");
+            }
+            let rest = f64::from(counts[11..].iter().sum::<u32>()) / f64::from(draws);
+            assert!((rest - shares[10..].iter().sum::<f64>()).abs() < 0.01, "{exponent}: {rest}");
+            let bands = items.bands();
+            let (records, share) = bands.iter().fold((0.0, 0.0), |(n, s), band| (n + band.0, s + band.1));
+            assert!(records == 300.0 && (share - 1.0f64).abs() < 1e-9, "{bands:?}");
+        }
+    }
 
     #[test]
     fn different_numbers_are_as_many_as_are_drawn() {
@@ -205,15 +291,15 @@ mod tests {
         for seed in 0..50 {
             let d = Distributions::new(seed, 1000, 3000, 100_000);
             let (load, run) = (d.names_loaded.constants(), d.names.constants());
-            assert_eq!((load.0, run.0, d.customers.a, d.items.a), (255, 255, 1023, 8191));
+            assert_eq!((load.0, run.0, d.customers.a, numbers(d.items).a), (255, 255, 1023, 8191));
             let delta = load.1.abs_diff(run.1);
             assert!((65..=119).contains(&delta) && delta != 96 && delta != 112, "{delta}");
         }
         let small = Distributions::new(1, 30, 30, 100);
-        assert_eq!((small.names.a, small.customers.a, small.items.a), (3, 7, 7));
+        assert_eq!((small.names.a, small.customers.a, numbers(small.items).a), (3, 7, 7));
         let least = Distributions::new(1, 1, 1, 1);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        assert_eq!([least.names, least.customers, least.items].map(|d| d.draw(&mut rng)), [0, 1, 1]);
+        assert_eq!([least.names, least.customers, numbers(least.items)].map(|d| d.draw(&mut rng)), [0, 1, 1]);
     }
 
     /// Draws against the exact distribution, by chi-square.
