@@ -111,6 +111,7 @@ pub fn profile(choice: &ProfileChoice) -> Result<Profile, CliError> {
         ProfileChoice::Shipped(name) => Profile::shipped(name),
         ProfileChoice::File(path) => Profile::load(path),
         ProfileChoice::Drawn(seed) => Profile::drawn(*seed),
+        ProfileChoice::Farther(name, by) => Profile::farther(name, by.nanos()),
     };
     found.map_err(|error| {
         let shown = match (&error, error.mistake()) {

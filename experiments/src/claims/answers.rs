@@ -180,7 +180,9 @@ fn one(point: &Point, profiles: &Profiles, stop: &AtomicBool) -> Result<Row, Cli
         ProfileChoice::Shipped(name) => {
             profiles.get(name).ok_or_else(|| CliError::usage(format!("no profile is called {name}")))?
         }
-        ProfileChoice::File(_) | ProfileChoice::Drawn(_) => crate::fabrics::profile(choice)?,
+        ProfileChoice::File(_) | ProfileChoice::Drawn(_) | ProfileChoice::Farther(..) => {
+            crate::fabrics::profile(choice)?
+        }
     };
     let fabric = FabricSpec::Sim { profile: Box::new(profile), seed: spec.seed, faults: Box::default() };
     Ok(primitive::measure(spec, &fabric, point.row(), stop)?.row)

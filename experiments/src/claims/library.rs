@@ -26,6 +26,8 @@ const FILES: &[(&str, &str)] = &[
     ("tpcc-by-queue-pairs", include_str!("../../tpcc-by-queue-pairs.yaml")),
     ("tpcc-by-item-skew", include_str!("../../tpcc-by-item-skew.yaml")),
     ("new-orders-on-other-nodes", include_str!("../../new-orders-on-other-nodes.yaml")),
+    ("tpcc-on-64-warehouses", include_str!("../../tpcc-on-64-warehouses.yaml")),
+    ("tpcc-by-delay", include_str!("../../tpcc-by-delay.yaml")),
     ("tpcc-by-policy", include_str!("../../tpcc-by-policy.yaml")),
     ("tpcc-by-threads", include_str!("../../tpcc-by-threads.yaml")),
     ("read-by-card", include_str!("../../read-by-card.yaml")),

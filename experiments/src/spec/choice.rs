@@ -14,7 +14,8 @@ use crate::names::{nearest, no_profile, plan_presets, suggest};
 use primitives::profile::Profile;
 use primitives::yaml::Outline;
 
-use super::run::Refused;
+use super::run::{Refused, Span};
+use super::values;
 
 /// Which NIC profile the simulator takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +26,33 @@ pub enum ProfileChoice {
     File(PathBuf),
     /// A random but plausible one, by its seed.
     Drawn(u64),
+    /// A shipped one, with cables that take so much longer each way.
+    Farther(String, Span),
+}
+
+/// A shipped profile, or one with longer cables, as in `aries+500ns`.
+fn shipped(text: &str) -> Result<ProfileChoice, String> {
+    let (name, by) = match text.split_once('+') {
+        Some((name, by)) => (name, Some(by)),
+        None => (text, None),
+    };
+    if !Profile::NAMES.contains(&name) {
+        return Err(no_profile(name).join("; "));
+    }
+    match by.map(values::span) {
+        None => Ok(ProfileChoice::Shipped(name.to_owned())),
+        Some(Ok(by)) if by.ns() <= FARTHEST.ns() => Ok(ProfileChoice::Farther(name.to_owned(), by)),
+        Some(Ok(by)) => Err(format!("{by} farther than {name}? The limit is {FARTHEST}")),
+        Some(Err(why)) => Err(format!("how much farther than {name}? {why}")),
+    }
 }
 
 /// The forms a fabric is written in.
 const FORMS: &str = "there are loopback, sim:PROFILE, verbs:DEVICE, tcp";
 /// What names of drawn profiles begin with; the seed follows.
 const DRAWN: &str = "drawn-";
+/// The longest cable that can be asked for, each way.
+const FARTHEST: Span = Span::from_ns(100_000_000);
 
 /// Which fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +91,7 @@ impl FromStr for FabricChoice {
                 let drawn = name.strip_prefix(DRAWN).and_then(|seed| seed.parse().ok());
                 match drawn {
                     Some(seed) => ProfileChoice::Drawn(seed),
-                    None if Profile::NAMES.contains(&name) => ProfileChoice::Shipped(name.to_owned()),
-                    None => return Err(no_profile(name).join("; ")),
+                    None => shipped(name)?,
                 }
             })),
             ("sim", _) => Err(format!(
@@ -117,6 +138,7 @@ impl fmt::Display for FabricChoice {
             FabricChoice::Sim(ProfileChoice::Shipped(name)) => write!(f, "sim:{name}"),
             FabricChoice::Sim(ProfileChoice::File(path)) => write!(f, "sim:{}", path.display()),
             FabricChoice::Sim(ProfileChoice::Drawn(seed)) => write!(f, "sim:{DRAWN}{seed}"),
+            FabricChoice::Sim(ProfileChoice::Farther(name, by)) => write!(f, "sim:{name}+{by}"),
             FabricChoice::Verbs(device) => write!(f, "verbs:{device}"),
             FabricChoice::Tcp => f.write_str("tcp"),
         }
@@ -284,9 +306,15 @@ mod tests {
 
     #[test]
     fn fabrics_read_back_as_written() {
-        for text in
-            ["loopback", "tcp", "sim:cx4-edr", "sim:drawn-17", "sim:./my.profile.yaml", "verbs:mlx5_0"]
-        {
+        for text in [
+            "loopback",
+            "tcp",
+            "sim:cx4-edr",
+            "sim:drawn-17",
+            "sim:aries+500ns",
+            "sim:./my.profile.yaml",
+            "verbs:mlx5_0",
+        ] {
             assert_eq!(text.parse::<FabricChoice>().unwrap().to_string(), text);
         }
         assert_eq!("sim:drawn-17".parse(), Ok(FabricChoice::Sim(ProfileChoice::Drawn(17))));
@@ -301,6 +329,10 @@ mod tests {
             ("cx3", "did you mean `sim:cx3`?"),
             ("sim", "name a NIC profile"),
             ("sim:", "name a NIC profile"),
+            ("sim:ariess+1us", "did you mean `aries`?"),
+            ("sim:aries+1", "how much farther than aries?"),
+            ("sim:aries+", "how much farther than aries?"),
+            ("sim:aries+1s", "The limit is 100ms"),
             ("verbs", "name an RDMA device"),
             ("tcp:1", "takes nothing"),
             ("", "there are loopback"),

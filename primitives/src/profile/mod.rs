@@ -13,6 +13,7 @@
 
 mod cpu;
 mod drawn;
+mod farther;
 mod load;
 mod nic;
 mod quantity;
