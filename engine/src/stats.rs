@@ -9,7 +9,7 @@ use phases::plan::Phase;
 use primitives::measure::{Histogram, HistogramData};
 use primitives::verbs::port::Cost;
 
-/// Verbs, doorbells and round trips, added up.
+/// Verbs, doorbells, round trips and bytes, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
     /// Requests posted.
@@ -18,6 +18,8 @@ pub struct Costs {
     pub doorbells: u64,
     /// Times a coroutine waited for the network.
     pub round_trips: u64,
+    /// Payload bytes that the requests carried, as [`Cost::bytes`] counts them.
+    pub bytes: u64,
 }
 
 impl Costs {
@@ -27,6 +29,12 @@ impl Costs {
         self.verbs += u64::from(cost.verbs);
         self.doorbells += u64::from(cost.doorbells);
         self.round_trips += u64::from(cost.round_trips);
+        self.bytes += u64::from(cost.bytes);
+    }
+
+    /// Payload bytes of a request, its reply included, on average; `None` if there was none.
+    pub fn bytes_per_verb(&self) -> Option<f64> {
+        (self.verbs > 0).then(|| self.bytes as f64 / self.verbs as f64)
     }
 
     /// Adds other sums.
@@ -34,6 +42,7 @@ impl Costs {
         self.verbs += other.verbs;
         self.doorbells += other.doorbells;
         self.round_trips += other.round_trips;
+        self.bytes += other.bytes;
     }
 }
 
@@ -320,11 +329,14 @@ mod tests {
     #[test]
     fn merging_adds_phase_by_phase() {
         let mut a = WorkerStats::new(2);
-        a.phases[Phase::Lock as usize].costs.add(Cost { verbs: 4, doorbells: 2, round_trips: 1 });
+        a.phases[Phase::Lock as usize].costs.add(Cost { verbs: 4, doorbells: 2, round_trips: 1, bytes: 50 });
         let mut b = a.clone();
-        b.phases[Phase::Log as usize].costs.add(Cost { verbs: 1, doorbells: 1, round_trips: 1 });
+        b.phases[Phase::Log as usize].costs.add(Cost { verbs: 1, doorbells: 1, round_trips: 1, bytes: 208 });
         a.merge(&b);
+        let a = WorkerStats::from_data(&a.to_data()).expect("as it travels");
         assert_eq!(a.phase(Phase::Lock).costs.verbs, 8);
-        assert_eq!(a.costs(), Costs { verbs: 9, doorbells: 5, round_trips: 3 });
+        assert_eq!(a.costs(), Costs { verbs: 9, doorbells: 5, round_trips: 3, bytes: 308 });
+        let per_verb = |phase| a.phase(phase).costs.bytes_per_verb();
+        assert_eq!([Phase::Lock, Phase::Log, Phase::Install].map(per_verb), [Some(12.5), Some(208.0), None]);
     }
 }

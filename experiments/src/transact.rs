@@ -509,6 +509,7 @@ impl Run {
                 .with("round_trips", round_trips)
                 .with("doorbells", doorbells)
                 .with("ns_per_committed", r.stats.phase_ns_per_committed(phase))
+                .with("bytes_per_verb", stats.costs.bytes_per_verb())
         });
         let of = |class: &'static str, counts: &ReasonCounts| -> Vec<Row> {
             let counted = counts.iter().filter(|(_, count)| *count > 0);
@@ -530,11 +531,13 @@ impl Run {
             .into_iter()
             .map(|phase| {
                 let [verbs, round_trips, doorbells] = r.phase_per_committed(phase);
+                let stats = r.stats.phase(phase);
                 let phase_json = json!({
-                    "latency_ns": quantiles(&r.stats.phase(phase).latency),
-                    "timed": r.stats.phase(phase).latency.count(),
+                    "latency_ns": quantiles(&stats.latency),
+                    "timed": stats.latency.count(),
                     "verbs": verbs, "round_trips": round_trips, "doorbells": doorbells,
                     "ns_per_committed": r.stats.phase_ns_per_committed(phase),
+                    "bytes_per_verb": stats.costs.bytes_per_verb(),
                 });
                 (phase.name().to_owned(), phase_json)
             })

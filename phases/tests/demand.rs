@@ -9,6 +9,7 @@ use phases::plan::{Phase, Plan, Step, Via};
 use phases::rule::CheckRule;
 use phases::txn::{Intent, Txn};
 use primitives::profile::Primitive;
+use primitives::rpc::HEADER_BYTES;
 use primitives::verbs::port::{Cost, Traffic};
 use std::rc::Rc;
 
@@ -55,6 +56,7 @@ async fn phase_by_phase(env: Rc<Env>, warm: bool) -> Counted {
             verbs: after.verbs - spent.verbs,
             doorbells: after.doorbells - spent.doorbells,
             round_trips: after.round_trips - spent.round_trips,
+            bytes: after.bytes - spent.bytes,
         };
         counted.push((phase, cost, env.port.traffic().since(&before)));
     }
@@ -104,6 +106,11 @@ fn check(setup: &Setup, warm: bool) {
             assert_eq!(posted as f64, whole(declared.verbs_of(primitive)), "{primitive:?} of {what}");
         }
         assert_eq!(traffic.doorbells, u64::from(cost.doorbells), "doorbells of {what}");
+        // Nor does a byte: of calls those behind their headers, and what replies bring, which others post.
+        let requests = traffic.bytes - traffic.sends * u64::from(HEADER_BYTES);
+        let replies = u64::from(cost.bytes) - requests;
+        let words = if cost.round_trips > 0 { traffic.sends * 8 } else { 0 };
+        assert!(replies >= words && (words > 0 || replies == 0), "{} B of {what}: {traffic:?}", cost.bytes);
     }
 }
 
@@ -172,7 +179,10 @@ fn lock_and_commit_are_one_doorbell_and_one_round_trip_to_a_node() {
                 [txn.costs[Phase::Lock], txn.costs[Phase::Install]]
             })
         });
-        let verbs = if via == Via::OneSided { 2 } else { 1 };
-        assert_eq!(ran.outputs, [[Cost { verbs, doorbells: 1, round_trips: 1 }; 2]], "{via}");
+        // CAS and READ of a word, WRITE of the record's last three words and of the first; or name, key, two words of lock or version
+        // and value, and an outcome.
+        let (verbs, bytes) = if via == Via::OneSided { (2, [8 + 8, 24 + 8]) } else { (1, [32 + 8, 32 + 8]) };
+        let one = |bytes| Cost { verbs, doorbells: 1, round_trips: 1, bytes };
+        assert_eq!(ran.outputs, [bytes.map(one)], "{via}");
     }
 }

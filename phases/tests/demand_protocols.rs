@@ -85,6 +85,7 @@ async fn phase_by_phase(env: Rc<Env>, needs: Needs, warm: bool) -> Counted {
                 verbs: after.verbs - spent.verbs,
                 doorbells: after.doorbells - spent.doorbells,
                 round_trips: after.round_trips - spent.round_trips,
+                bytes: after.bytes - spent.bytes,
             };
             if warm == (round > 0) {
                 counted.push((phase, cost, env.port.traffic().since(&before)));

@@ -41,6 +41,7 @@ fn spent(cost: Cost, traffic: Traffic) -> Steps {
     let Traffic { reads, writes, atomics, sends, .. } = traffic;
     assert_eq!(u64::from(cost.verbs), reads + writes + atomics + sends, "no verb escapes the account");
     assert_eq!(u64::from(cost.doorbells), traffic.doorbells);
+    assert!(sends > 0 || u64::from(cost.bytes) == traffic.bytes, "no byte escapes the account: {cost:?}");
     Steps { reads, writes, atomics, sends, doorbells: cost.doorbells, round_trips: cost.round_trips }
 }
 
@@ -75,6 +76,7 @@ impl Account {
             verbs: after.verbs - self.cost.verbs,
             doorbells: after.doorbells - self.cost.doorbells,
             round_trips: after.round_trips - self.cost.round_trips,
+            bytes: after.bytes - self.cost.bytes,
         };
         spent(cost, env.port.traffic().since(&self.traffic))
     }

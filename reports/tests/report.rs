@@ -146,6 +146,8 @@ fn a_rare_phase_is_not_where_time_goes() {
     assert!(part.contains("mean time in each phase per committed transaction"), "{part}");
     // The parts sum to what stands at the end of the bar: 1.1 × 628 ns, and a fifth of a percent.
     assert!(part.contains("692 ns") && !part.contains("1.88 µs\n"), "{part}");
+    // It does without a column that came later.
+    assert!(rendered.html.contains("phases.csv lacks bytes_per_verb"));
     // A file of an earlier version has medians only, which do not add up to anything.
     let old = std::fs::read_to_string(made.join("phases.csv")).expect("phases");
     let old: String =

@@ -44,7 +44,7 @@ pub struct Sending<'p> {
 }
 
 impl Sending<'_> {
-    /// What sending it cost.
+    /// What sending it cost. Replies, a word each which says that a piece has come, are not in it.
     pub fn cost(&self) -> Cost {
         self.cost
     }

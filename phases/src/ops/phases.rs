@@ -196,7 +196,7 @@ impl Phases {
             }
             if let Some(calls) = calls {
                 let replies = calls.await.map_err(fault(Phase::Fetch))?;
-
+                cost.bytes += replies.bytes();
                 self.two.take(set, &misses, &replies, Phase::Fetch, |a, r| self.two.take_record(a, r))?;
             }
         }

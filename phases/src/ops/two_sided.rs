@@ -219,6 +219,7 @@ impl TwoSided {
                 drop(pending);
             } else {
                 let replies = pending.await.map_err(fault(phase))?;
+                cost.bytes += replies.bytes();
                 self.take(part, &wave, &replies, phase, &mut done)?;
             }
             from += wave.places().last().map_or(0, |p| p + 1);

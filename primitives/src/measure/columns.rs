@@ -78,8 +78,11 @@ impl TableName {
     }
 }
 
-/// Columns of `phases.csv`. Latencies are of timed attempts that came to the phase; all else is per committed transaction: verbs,
-/// round trips, doorbells, and the mean time spent in the phase.
+/// Columns of `phases.csv`. Latencies are of timed attempts that came to the phase. Per committed transaction are verbs, round trips,
+/// doorbells, and the mean time spent in the phase. `bytes_per_verb` is the payload that one of those verbs carried on average, in
+/// bytes: what a READ brought or a WRITE took, 8 of an ATOMIC, and of a call its request and, if it was waited for, its reply, each
+/// behind the RPC header. Replies are in it though they are no verbs of the phase's, as what a READ brings is; what the NIC or the RPC
+/// layer sends again is not, nor the replies of CALVIN's letters. It is empty where the phase posted nothing. (DrTM+H's table 3 calls it payload.)
 pub const PHASES: Columns = &[
     ("point", Count),
     ("phase", Words),
@@ -89,6 +92,7 @@ pub const PHASES: Columns = &[
     ("round_trips", Amount),
     ("doorbells", Amount),
     ("ns_per_committed", Amount),
+    ("bytes_per_verb", Amount),
 ];
 
 /// Columns of `aborts.csv`. The class is `conflict` for aborted attempts, `application` for transactions that the

@@ -22,6 +22,8 @@ pub struct CallBatch<'r, N: Nic> {
     len: usize,
     batch: u32,
     verbs: u32,
+    /// Of the requests' payload.
+    bytes: u32,
     closed: bool,
     together: bool,
 }
@@ -46,6 +48,7 @@ impl<N: Nic> Rpc<N> {
             len: 0,
             batch,
             verbs: 0,
+            bytes: 0,
             closed: false,
             together: true,
         }
@@ -418,6 +421,7 @@ impl<'r, N: Nic> CallBatch<'r, N> {
         state.stats.calls += 1;
         self.rpc.line_up(&mut state.out, (to, buf, start + len));
         self.verbs += 1;
+        self.bytes += len;
         Ok(())
     }
 
@@ -425,7 +429,7 @@ impl<'r, N: Nic> CallBatch<'r, N> {
     pub fn send(mut self) -> Pending<'r, N> {
         let doorbells = self.submit();
         let waits = u32::from(self.len > 0);
-        let cost = Cost { verbs: self.verbs, doorbells, round_trips: waits };
+        let cost = Cost { verbs: self.verbs, doorbells, round_trips: waits, bytes: self.bytes };
         let (calls, len) = (self.calls, self.len);
         Pending { replies: Some(Replies { rpc: self.rpc, calls, len, batch: self.batch, cost }) }
     }
@@ -470,7 +474,7 @@ pub struct Pending<'r, N: Nic> {
 }
 
 impl<N: Nic> Pending<'_, N> {
-    /// What sending it cost.
+    /// What sending it cost, without the replies that are to come.
     pub fn cost(&self) -> Cost {
         self.replies.as_ref().map_or(Cost::default(), |r| r.cost)
     }
@@ -520,9 +524,15 @@ impl<N: Nic> Replies<'_, N> {
         self.len == 0
     }
 
-    /// What the batch cost.
+    /// What the batch cost, replies included.
     pub fn cost(&self) -> Cost {
-        self.cost
+        Cost { bytes: self.cost.bytes + self.bytes(), ..self.cost }
+    }
+
+    /// Payload bytes of all replies together.
+    pub fn bytes(&self) -> u32 {
+        let state = self.rpc.state.borrow();
+        self.calls[..self.len].iter().map(|call| state.calls[(call & 0xffff) as usize].len).sum()
     }
 
     /// Reads the payload of reply `index`.

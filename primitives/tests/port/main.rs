@@ -145,7 +145,7 @@ fn a_batch_rings_one_doorbell_per_queue_pair_or_one_per_request() {
                 }
                 assert_eq!(batch.len(), 10);
                 let posted = batch.post();
-                let cost = Cost { verbs: 10, doorbells, round_trips: 1 };
+                let cost = Cost { verbs: 10, doorbells, round_trips: 1, bytes: 80 };
                 assert_eq!(posted.cost(), cost);
                 assert_eq!(posted.await, Ok(cost));
             });
@@ -171,7 +171,7 @@ fn a_batch_may_ring_for_each_request_where_the_port_does_not() {
         for i in 0..5 {
             batch.write(rig.at(1, i * 8), &rig.word(i), 0, 8);
         }
-        let cost = Cost { verbs: 5, doorbells, round_trips: 0 };
+        let cost = Cost { verbs: 5, doorbells, round_trips: 0, bytes: 40 };
         assert_eq!(batch.post_passive(), Ok(cost));
     }
 }
@@ -190,7 +190,8 @@ fn a_batch_keeps_the_order_of_each_queue_pair() {
                     batch.cas(rig.at(peer, 0), round * 10, round * 10 + 1, result, 0);
                     batch.read(rig.at(peer, 0), result, 0, 8);
                 }
-                batch.post().await.expect("completes");
+                let cost = batch.post().await.expect("completes");
+                assert_eq!(cost.bytes, 2 * 3 * 8, "WRITE, CAS and READ of a word each");
                 assert!(results.iter().all(|r| r.word(0) == round * 10 + 1));
             }
         });
@@ -218,7 +219,8 @@ fn several_lanes_to_a_peer_are_used_in_turn() {
         batch.write(to, &buf, 0, 8);
         batch.write(to, &buf, 0, 8);
         let cost = batch.post_passive().expect("posts");
-        assert_eq!(cost, Cost { verbs: 2, doorbells: 1, round_trips: 0 }, "a batch stays on one lane");
+        let both = Cost { verbs: 2, doorbells: 1, round_trips: 0, bytes: 16 };
+        assert_eq!(cost, both, "a batch stays on one lane");
     }
     assert_eq!(port.in_flight(), 12);
     assert_eq!(port.progress(), 0, "no lane has reached its signal period");
@@ -231,7 +233,8 @@ fn several_lanes_to_a_peer_are_used_in_turn() {
             batch.write(to, &buf, 0, 8);
         }
         let cost = batch.post_passive().expect("posts");
-        assert_eq!(cost, Cost { verbs: 3, doorbells: 3, round_trips: 0 }, "one request on each lane");
+        let each = Cost { verbs: 3, doorbells: 3, round_trips: 0, bytes: 24 };
+        assert_eq!(cost, each, "one request on each lane");
     }
 }
 
@@ -452,7 +455,7 @@ fn passive_posts_retire_behind_a_later_signaled_request() {
                 let mut batch = rig.port.batch();
                 batch.write(rig.at(1, 0), &rig.word(value), 0, 8);
                 let cost = batch.post_passive().expect("posts");
-                assert_eq!(cost, Cost { verbs: 1, doorbells: 1, round_trips: 0 });
+                assert_eq!(cost, Cost { verbs: 1, doorbells: 1, round_trips: 0, bytes: 8 });
             }
             assert_eq!(rig.port.in_flight(), 20, "nobody has confirmed them");
             assert_eq!(rig.port.pool().in_use(), 20);

@@ -14,6 +14,7 @@ use primitives::mesh::{Worker, WorkerConfig};
 use primitives::rpc::{Incoming, Later, Reply, Rpc, RpcConfig, RpcError, RpcPoller, RpcStats, Service};
 use primitives::units::Nanos;
 use primitives::verbs::NodeId;
+use primitives::verbs::port::Cost;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -171,6 +172,7 @@ fn calls_come_back_with_their_replies() {
                 assert_eq!((sent.cost().verbs, sent.cost().doorbells), (8, 1), "one doorbell for all peers");
                 let replies = sent.await.expect("answers");
                 assert_eq!(replies.len(), 8);
+                assert_eq!((replies.bytes(), replies.cost().bytes), (64, 128), "a word there and one back");
                 for k in 0..8 {
                     assert_eq!(replies.read(k as usize, |mut r| r.word()), Ok(i * 8 + k + 1));
                 }
@@ -272,7 +274,7 @@ fn one_way_requests_get_no_replies_and_an_acknowledgement_per_half_window() {
                     batch.one_way(NodeId(1), ADD_ONE, |w| w.word(i * 8 + k)).expect("room");
                 }
                 let cost = batch.send_one_way();
-                assert_eq!((cost.verbs, cost.doorbells, cost.round_trips), (8, 1, 0));
+                assert_eq!(cost, Cost { verbs: 8, doorbells: 1, round_trips: 0, bytes: 64 });
             }
             rig.answered().await;
         })]);

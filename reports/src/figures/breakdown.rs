@@ -88,6 +88,7 @@ pub fn phases(results: &[&Results]) -> Framed<Option<Drawn>> {
         "round_trips",
         "doorbells",
         "ns_per_committed",
+        "bytes_per_verb",
     ];
     stacked(
         results,

@@ -22,6 +22,8 @@ const GATHERED: u32 = u32::MAX;
 pub struct Batch<'p, N: Nic> {
     port: &'p Port<N>,
     state: RefMut<'p, State>,
+    /// Bytes that the port had counted when it was begun: what it has counted since are the batch's.
+    counted: u64,
     /// The requests of one queue pair share a doorbell.
     together: bool,
     /// It was not posted, so what was staged goes with it.
@@ -31,7 +33,8 @@ pub struct Batch<'p, N: Nic> {
 impl<'p, N: Nic> Batch<'p, N> {
     #[inline]
     pub(super) fn new(port: &'p Port<N>, state: RefMut<'p, State>) -> Batch<'p, N> {
-        Batch { port, state, together: true, open: true }
+        let counted = state.traffic.bytes;
+        Batch { port, state, counted, together: true, open: true }
     }
 
     /// Whether the requests of one queue pair share a doorbell, where the port's configuration lets them. They do
@@ -136,9 +139,16 @@ impl<'p, N: Nic> Batch<'p, N> {
         self.len() == 0
     }
 
+    /// Payload bytes of its requests so far.
+    #[inline]
+    fn bytes(&self) -> u32 {
+        (self.state.traffic.bytes - self.counted) as u32
+    }
+
     /// Posts the batch; await the result to know that all of it is done.
     #[inline]
     pub fn post(mut self) -> Posted<'p, N> {
+        let bytes = self.bytes();
         let (port, state) = (self.port, &mut *self.state);
         let verbs = state.staged.len() as u32;
         let group = state.groups.open(verbs, port.sched.current());
@@ -148,7 +158,7 @@ impl<'p, N: Nic> Batch<'p, N> {
         // A refusal is the group's result, or nobody's.
         let doorbells = port.submit(state, Owner::group(group), self.together);
         self.open = false;
-        Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1 } }
+        Posted { port, group, cost: Cost { verbs, doorbells, round_trips: 1, bytes } }
     }
 
     /// Posts the batch unsignaled: nobody waits for it, and its completion is learned from a later request
@@ -159,6 +169,7 @@ impl<'p, N: Nic> Batch<'p, N> {
     /// state, and the next request on it reports.
     #[inline]
     pub fn post_passive(mut self) -> Result<Cost, VerbError> {
+        let bytes = self.bytes();
         let (port, state) = (self.port, &mut *self.state);
         if let Some(error) = state.error {
             // What was staged goes as the batch is dropped.
@@ -170,7 +181,7 @@ impl<'p, N: Nic> Batch<'p, N> {
         self.open = false;
         match refused {
             Some(refused) => Err(VerbError::Post(refused)),
-            None => Ok(Cost { verbs, doorbells, round_trips: 0 }),
+            None => Ok(Cost { verbs, doorbells, round_trips: 0, bytes }),
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Traffic {
     pub doorbells: u64,
     /// Send-queue completions taken.
     pub completions: u64,
-    /// Payload bytes of posted WRITEs, SENDs and READs.
+    /// Payload bytes of posted WRITEs, SENDs and READs, 8 of each CAS and FETCH_ADD.
     pub bytes: u64,
 }
 
@@ -94,6 +94,10 @@ pub struct Cost {
     pub doorbells: u32,
     /// Times somebody waited for the network.
     pub round_trips: u32,
+    /// Payload bytes that these requests carried one way or the other: of WRITEs and SENDs those they took, of READs those they
+    /// brought, 8 of each CAS and FETCH_ADD; of calls those behind the RPC header, of the request and, where one was waited for, of
+    /// its reply.
+    pub bytes: u32,
 }
 
 impl std::ops::AddAssign for Cost {
@@ -101,5 +105,6 @@ impl std::ops::AddAssign for Cost {
         self.verbs += rhs.verbs;
         self.doorbells += rhs.doorbells;
         self.round_trips += rhs.round_trips;
+        self.bytes += rhs.bytes;
     }
 }
