@@ -81,7 +81,7 @@ pub(super) fn text(entries: &[Entry<'_>], by_transactions: impl Fn(&Claim) -> bo
     let held_out: Vec<&Entry<'_>> = entries.iter().filter(|e| e.claim.split == Split::HoldOut).collect();
     let mut text = "\n## What was aimed at\n\n\
          Of the hold-out claims: every relation holds, each number is within so many percent, and half of them within the median. \
-         Errors are without their sign, and bounds are not among them, which may be met at any distance. \
+         Errors are without their sign, and what is stated as at least or at most is not among them, which may be met at any distance. \
          A number may be within its aim and missed all the same (it must be within 15 %, and show), and the other way about.\n\n\
          | | relations that hold | numbers within | median error, aimed at | ratios' | headlines' |\n|---|--:|--:|--:|--:|--:|\n"
         .to_owned();

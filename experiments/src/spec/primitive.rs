@@ -1,7 +1,7 @@
 //! What one point of a `kind: primitive` experiment asks of the NICs, beside the size of the cluster.
 
 use primitives::bench::{
-    BenchVerb, CALL_PAYLOAD_MOST, DATAGRAM_MOST, ON_CARD_BYTES, Oracle, Point, Rung, Scope,
+    BenchVerb, CALL_PAYLOAD_MOST, DATAGRAM_MOST, LADDER_WINDOWS, ON_CARD_BYTES, Oracle, Point, Rung, Scope,
 };
 use primitives::units::Nanos;
 use primitives::verbs::Transport;
@@ -238,6 +238,17 @@ impl PrimitiveSpec {
             return Err(Unfit::new(
                 &["optimizations", "verb"],
                 format!("the optimization ladder has no {} of ten objects", self.verb),
+            ));
+        }
+        let ladder = run.duration.ns().saturating_mul(LADDER_WINDOWS);
+        if let Some(most) = run.max_duration.filter(|most| self.optimizations.is_some() && most.ns() < ladder)
+        {
+            return Err(Unfit::new(
+                &["max_duration", "duration", "optimizations"],
+                format!(
+                    "a step of the optimization ladder is measured for {LADDER_WINDOWS} durations of {} at least, and {most} is shorter",
+                    run.duration
+                ),
             ));
         }
         self.check_transport(verb)?;

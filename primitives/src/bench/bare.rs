@@ -561,7 +561,8 @@ mod tests {
         assert!(t.doorbells <= posted && t.completions <= posted, "{point:?}: {t:?}");
     }
 
-    /// Of twelve under one doorbell the eighth is timed, and the window over when it ends; the twelfth has ended with it.
+    /// Of twelve under one doorbell the eighth is timed, and the window over when it ends; the twelfth has ended with it, since loopback carries out
+    /// what is posted inside of the post.
     #[test]
     fn what_ends_with_the_last_that_is_timed_is_counted() {
         for verb in [BenchVerb::Read, BenchVerb::Send] {

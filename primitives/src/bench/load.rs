@@ -150,11 +150,12 @@ pub(super) fn worker_config(point: &Point) -> WorkerConfig {
         servers: if point.own { 0 } else { point.servers },
         pool_bytes: u64::from(point.coroutines) * group_bytes(point)
             + bare::pool_bytes(point)
+            + oracle::fetched_bytes(point)
             + (1 << 16)
             + sent,
         pool_bytes_each,
         // Messages, and WRITEs with an echo, go in both directions, whose completions nobody can tell apart; a CPU's swaps are nobody's; of a
-        // transaction there are two.
+        // transaction there may be two.
         stamps: !point.verb.is_message()
             && !point.echo
             && point.verb != BenchVerb::CpuCas
@@ -177,9 +178,8 @@ fn group_bytes(point: &Point) -> u64 {
     if point.verb.is_message() || point.verb == BenchVerb::CpuCas {
         return 0;
     }
-    if point.verb.oracle().is_some() {
-        // A vector, and a word in the smallest of buffers.
-        return u64::from(point.payload).next_power_of_two().max(64) + 64;
+    if let Some(oracle) = point.verb.oracle() {
+        return oracle.client_bytes(point);
     }
     let requests = if point.rung.is_some() { OBJECTS } else { point.outstanding };
     (u64::from(requests) * u64::from(point.payload.next_multiple_of(8))).next_power_of_two().max(64)

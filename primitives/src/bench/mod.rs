@@ -229,7 +229,7 @@ pub struct Point {
 }
 
 /// How much longer the multi-object questions count: one of their operations takes as long as tens of requests.
-const LADDER_WINDOWS: u64 = 8;
+pub const LADDER_WINDOWS: u64 = 8;
 
 /// With a precision, a point may take so many windows before it is given up as unsteady, where nobody says otherwise.
 const WINDOWS_MOST: u64 = 16;

@@ -10,8 +10,8 @@
 //!   counter in the machine's memory by compare-and-swap, the second of the paper's two ways (§4.2). The WRITEs of two clients may overtake
 //!   each other, and the slot then goes back until the next one; the paper does not say what keeps them in order, and nothing here does.
 //!
-//! Where neither holds, each client reads what it wrote last, and of what others fetch no slot is ahead of its clients: both are checked in
-//! every transaction. On the simulator a snapshot that was fetched costs a look at memory (`cpu.probe`), and so does each attempt at the
+//! With neither, each client reads what it wrote last; what is fetched, or shared, is never ahead of who wrote it. Both are checked in every
+//! transaction. On the simulator a snapshot that was fetched costs a look at memory (`cpu.probe`), and so does each attempt at the
 //! counter; whoever fetches copies the vector (`cpu.copy_byte`) to where the others find it.
 
 use super::client::{Client, Failure};
@@ -50,7 +50,12 @@ impl Oracle {
     /// Bytes of the vector where so many machines ask.
     pub fn vector_bytes(self, machines: u32, threads: u16, coroutines: u32) -> u64 {
         let slots = if self.compressed { 1 } else { self.clients(threads, coroutines) };
-        (u64::from(machines) * slots).saturating_mul(WORD)
+        u64::from(machines).saturating_mul(slots).saturating_mul(WORD)
+    }
+
+    /// Bytes of a client's buffers, as large as a pool makes them: of the word that it WRITEs, and of the vector where it READs that.
+    pub(super) fn client_bytes(self, point: &Point) -> u64 {
+        LEAST + if self.fetched { LEAST } else { vector_buffer(point) }
     }
 
     /// Coroutines of a worker: whoever fetches does it alone.
@@ -72,6 +77,18 @@ impl Oracle {
             + worker * u64::from(point.coroutines)
             + u64::from(coroutine)
     }
+}
+
+/// What a pool's smallest buffer has.
+const LEAST: u64 = 64;
+
+fn vector_buffer(point: &Point) -> u64 {
+    u64::from(point.payload).next_power_of_two().max(LEAST)
+}
+
+/// Bytes of the buffer that one worker of a machine needs beside its clients', where it fetches for all.
+pub(super) fn fetched_bytes(point: &Point) -> u64 {
+    if point.verb.oracle().is_some_and(|oracle| oracle.fetched) { vector_buffer(point) } else { 0 }
 }
 
 /// Bytes of memory that a machine of clients has for all of them: what was fetched last, and the counter.

@@ -5,7 +5,7 @@ use crate::units::Nanos;
 
 impl Profile {
     /// The shipped profile of a name, with cables that take so much longer each way, so that a round trip takes twice as much more. It is
-    /// called `NAME+NNNns`; its cable is assumed, and all else is as it was.
+    /// called `NAME+NNNns`, whatever unit it was asked for in; its cable is assumed, and all else is as it was.
     ///
     /// # Errors
     /// If there is no such profile.

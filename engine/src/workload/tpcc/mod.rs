@@ -17,6 +17,7 @@
 //!   100), not dealt from decks (clause 5.2.4.2). So rates are not tpmC.
 //! - Districts are drawn anew for each transaction, stock-level's too (a terminal's own by clause 2.8.1.1).
 //! - A delivery is done at once, all ten districts in one transaction, instead of being queued (clause 2.7.2).
+//! - Items are drawn by Zipf's law, or all alike, where `item_zipf` says so (NAM-DB §7.4).
 //! - Orders never leave: there is room for `order_room_per_district` more, and for what the reserve takes (`reserve_bytes`); then inserts
 //!   abort with `table-full`.
 //! - Stock-level is serializable like all others, though it may read committed data only (clause 2.8.2.3).

@@ -112,7 +112,7 @@ pub enum Items {
 impl Items {
     /// By Zipf's law with an exponent that is not negative.
     fn zipf(items: u64, exponent: f64) -> Items {
-        // Refused are a law of nothing and a negative exponent; parameters have neither.
+        // It refuses none to choose from and a negative exponent, which parameters have neither of.
         let law = Zipf::new(items.max(1) as f64, exponent.max(0.0)).expect("an item, and an exponent from 0");
         Items::Zipf { law, items, exponent }
     }
