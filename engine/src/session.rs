@@ -35,6 +35,7 @@ use primitives::fabric::{CpuWork, Nic};
 use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
 use primitives::units::Nanos;
+use primitives::verbs::NodeId;
 use primitives::verbs::port::EnginePort;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -173,6 +174,8 @@ pub struct Parts<P, O> {
     pub port: Rc<EnginePort>,
     /// Where records live and how long they are.
     pub layout: Arc<Layout>,
+    /// Its node.
+    pub node: NodeId,
     /// Its name in lock words.
     pub owner: Owner,
     /// Seed of its own random stream.
@@ -202,6 +205,7 @@ pub struct Session<P, O> {
     ops: Observed<O>,
     port: Rc<EnginePort>,
     layout: Arc<Layout>,
+    node: NodeId,
     owner: Owner,
     rng: Xoshiro256PlusPlus,
     stats: Rc<RefCell<WorkerStats>>,
@@ -225,6 +229,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             ended_at: parts.port.now(),
             port: parts.port,
             layout: parts.layout,
+            node: parts.node,
             owner: parts.owner,
             rng: Xoshiro256PlusPlus::seed_from_u64(parts.seed),
             stats: parts.stats,
@@ -495,6 +500,9 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             Ended::Committed => {
                 stats.committed += 1;
                 stats.committed_read_only += u64::from(!self.txn.writes());
+                let touched = self.txn.accesses();
+                stats.accesses += touched.len() as u64;
+                stats.accesses_own += touched.iter().filter(|a| a.primary == self.node).count() as u64;
             }
         }
         let spent = self.ops.spent();

@@ -63,6 +63,10 @@ pub struct WorkerStats {
     pub committed: u64,
     /// Of these, read-only.
     pub committed_read_only: u64,
+    /// Records that these touched, each once a transaction; rows of ranges, and records that were looked for and are not there, among them.
+    pub accesses: u64,
+    /// Of these, such as belong to the node of who asked.
+    pub accesses_own: u64,
     /// Attempts aborted, by reason; a transaction may abort several times before it commits.
     pub aborts: ReasonCounts,
     /// Transactions that the application rolled back, by its reason: an outcome of the workload like a commit, decided on
@@ -90,6 +94,8 @@ impl WorkerStats {
         WorkerStats {
             committed: 0,
             committed_read_only: 0,
+            accesses: 0,
+            accesses_own: 0,
             aborts: ReasonCounts::default(),
             rolled_back: ReasonCounts::default(),
             given_up: 0,
@@ -127,6 +133,8 @@ impl WorkerStats {
     pub fn merge(&mut self, other: &WorkerStats) {
         self.committed += other.committed;
         self.committed_read_only += other.committed_read_only;
+        self.accesses += other.accesses;
+        self.accesses_own += other.accesses_own;
         self.aborts.merge(&other.aborts);
         self.rolled_back.merge(&other.rolled_back);
         self.given_up += other.given_up;
@@ -160,6 +168,8 @@ impl WorkerStats {
 pub struct StatsData {
     committed: u64,
     committed_read_only: u64,
+    accesses: u64,
+    accesses_own: u64,
     aborts: Vec<(String, u64)>,
     rolled_back: Vec<(String, u64)>,
     given_up: u64,
@@ -177,6 +187,8 @@ impl WorkerStats {
         StatsData {
             committed: self.committed,
             committed_read_only: self.committed_read_only,
+            accesses: self.accesses,
+            accesses_own: self.accesses_own,
             aborts: told(&self.aborts),
             rolled_back: told(&self.rolled_back),
             given_up: self.given_up,
@@ -208,6 +220,7 @@ impl WorkerStats {
         }
         stats.committed = data.committed;
         stats.committed_read_only = data.committed_read_only;
+        (stats.accesses, stats.accesses_own) = (data.accesses, data.accesses_own);
         stats.given_up = data.given_up;
         stats.timed = data.timed;
         stats.attempts_most = data.attempts_most;

@@ -450,6 +450,11 @@ impl Run {
         self.result.stats.committed > 0 || recorded > 0
     }
 
+    /// How the protocol's locks are held, in words.
+    pub fn lock_mode(&self) -> Option<&'static str> {
+        AnyProtocol::named(self.result.protocol).map(|protocol| protocol.needs().lock_mode())
+    }
+
     /// The verdict, unless it passed because there was nothing to judge.
     pub fn judged(&self) -> Option<&Verdict> {
         self.verdict.as_ref().filter(|verdict| !verdict.passed() || self.says_something())
@@ -567,6 +572,8 @@ impl Run {
             "verbs_per_committed": r.verbs_per_committed(),
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),
+            "lock_mode": self.lock_mode(),
+            "local_share": r.local_share(),
             "location_cache": { "hits": r.cache.hits, "misses": r.cache.misses, "stale": r.cache.stale },
             "rpc": r.rpc,
             "cpu_ns_per_committed": r.cpu_ns_per_committed(),

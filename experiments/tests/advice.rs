@@ -3,6 +3,7 @@
 mod common;
 
 use common::{SMALL, refused_without as refused, run, stderr, stdout, told};
+use engine::protocol::{AnyProtocol, PROTOCOLS, Protocol};
 use std::path::Path;
 
 #[test]
@@ -558,4 +559,51 @@ fn a_tuned_run_has_the_caches_that_are_chosen_for_it() {
         (&65536.into(), &65536.into())
     );
     assert!(!record["notes"].to_string().contains("chose the caches"), "{record}");
+}
+
+/// A rate of one lock mode or locality says nothing of another: both are stated with the result, as they were and not as they were asked for, and
+/// once more by a directory that holds it. The page has the same words.
+#[test]
+fn lock_mode_and_locality_are_told_with_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["--nodes", "4", "--replicas", "1", "--coroutines", "2", "--duration", "200us"];
+    let plan = ["--plan", "two-sided"];
+    let run = |protocol: &str, remote: bool| {
+        let (at, json) = (folder.path().join("out"), folder.path().join("json"));
+        let out = ["--protocol", protocol, "--out", at.to_str().unwrap()];
+        let set: &[&str] = if remote { &["--set", "remote=true"] } else { &[] };
+        let file = ["--json", json.to_str().unwrap()];
+        let (people, _) = told(&[&["run"], SMALL, &small, &plan, &out, set, &file].concat());
+        let (again, talk) = told(&[&["run"], SMALL, &small, &plan, &out, set].concat());
+        assert!(talk.contains("holds this run"), "{talk}");
+        let line = |text: &str| text.lines().find(|line| line.starts_with("locks: ")).map(str::to_owned);
+        let told = line(&people).unwrap_or_else(|| panic!("{people}"));
+        assert_eq!(line(&again).as_ref(), Some(&told), "{again}");
+        let result: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        std::fs::remove_file(json).unwrap();
+        std::fs::remove_dir_all(at).unwrap();
+        let locks = format!("locks: {}; ", result["lock_mode"].as_str().expect("a mode"));
+        let share = result["local_share"].as_f64().expect("a share");
+        let records = told.strip_prefix(&locks).unwrap_or_else(|| panic!("{told}, not {locks}"));
+        let percent = experiments::output::percent(share);
+        assert_eq!(records, format!("records: {percent} of accesses on the own node"));
+        (locks, share)
+    };
+    for (protocol, locks) in [
+        ("nowait", "locks: shared among readers; "),
+        ("waitdie-exclusive", "locks: one holder, RCC's mode; "),
+        ("occ", "locks: of what is written, one holder; "),
+        ("calvin", "locks: granted in order, shared among readers; "),
+    ] {
+        let (told, share) = run(protocol, false);
+        assert_eq!(told, locks, "{protocol}");
+        assert!((0.2..0.3).contains(&share), "{protocol}: {share} of four nodes");
+    }
+    assert_eq!(run("nowait-exclusive", true), ("locks: one holder, RCC's mode; ".to_owned(), 0.0));
+
+    let page = reports::figures::Section::Comparison.intro();
+    for name in PROTOCOLS {
+        let mode = AnyProtocol::named(name).expect("known").needs().lock_mode();
+        assert!(page.contains(mode), "{name}: {mode}");
+    }
 }

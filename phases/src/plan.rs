@@ -23,6 +23,7 @@ mod check;
 mod describe;
 mod epochs;
 mod file;
+mod locks;
 mod presets;
 mod space;
 

@@ -99,6 +99,33 @@ fn protocols_are_compared_plan_by_plan_and_the_best_pure_one_with_the_best_mixed
     assert!(!out.join("figures/comparison-skew.svg").exists());
 }
 
+/// The best of one is its choice, not the best there is: a column of tuned plans alone says so, and so does the sentence above it.
+#[test]
+fn mixed_plans_are_the_best_of_those_run_or_what_the_tuner_chose() {
+    let part = |edit: &dyn Fn(String) -> String| {
+        let dir = fresh();
+        let made = sample::comparison(dir.path(), "protocols");
+        let points = made.join("points.csv");
+        let csv = std::fs::read_to_string(&points).expect("rows");
+        std::fs::write(&points, edit(csv)).expect("writes");
+        figure(&draw(&[made], dir).html, "pure-against-mixed-protocols").replace('\u{a0}', " ")
+    };
+    let (chosen, run) = ("mixed, chosen by the tuner", "best mixed of those run");
+    let tuned = part(&|csv| csv);
+    assert!(tuned.contains(chosen) && !tuned.contains("best mixed"), "{tuned}");
+    assert!(tuned.contains("YCSB · sim:cx4-edr the tuner's mixed plan gives"), "{tuned}");
+    // Another plan was run under one protocol on YCSB: the best of those there need not be the tuner's.
+    let other = part(&|csv| csv.replace(",ycsb,mvcc,tuned,", ",ycsb,mvcc,drtm-h,"));
+    assert!(other.contains(chosen) && other.contains(run), "{other}");
+    assert!(other.contains("YCSB · sim:cx4-edr the best mixed plan of those run gives"), "{other}");
+    assert!(other.contains("SmallBank · sim:cx4-edr the tuner's mixed plan gives"), "{other}");
+    // Where the tuner chose a pure plan there is none to show.
+    let pure = part(&|csv| csv.replace(",ycsb,mvcc,tuned,", ",ycsb,mvcc,tuned (one-sided),"));
+    assert!(pure.contains("the tuner chose a pure one") && !pure.contains("none was run"), "{pure}");
+    let less = part(&|csv| csv.replace(",ycsb,mvcc,tuned,", ",ycsb,mvcc,two-sided,"));
+    assert!(less.contains("none was run"), "{less}");
+}
+
 /// The tuner chooses a number of coroutines with its plan; who compares that with other plans is told, and what all points share.
 #[test]
 fn what_differs_beside_the_axes_is_told_with_what_does_not() {

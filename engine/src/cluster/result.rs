@@ -98,6 +98,12 @@ impl RunResult {
         (all > 0).then(|| rolled_back as f64 / all as f64)
     }
 
+    /// Records of the own node, as a share of all that committed transactions touched; `None` if they touched none.
+    pub fn local_share(&self) -> Option<f64> {
+        let stats = &self.stats;
+        (stats.accesses > 0).then(|| stats.accesses_own as f64 / stats.accesses as f64)
+    }
+
     fn per_s(&self, count: u64) -> f64 {
         if self.elapsed.0 == 0 { 0.0 } else { count as f64 / self.elapsed.as_secs_f64() }
     }

@@ -300,13 +300,14 @@ fn show_kept(args: &RunArgs, dir: &ResultDir, context: &Context) -> Result<(), C
         ns.map_or("not available".to_owned(), |ns| Nanos(ns as u64).to_string())
     };
     let people = format!(
-        "{}\n{} committed, {} attempts aborted\nlatency mean {}, p50 {}, p99 {}\nisolation: {}\n",
+        "{}\n{} committed, {} attempts aborted\nlatency mean {}, p50 {}, p99 {}\n{}isolation: {}\n",
         record.title,
         human_rate(summary["committed_per_s"].as_f64().unwrap_or(0.0)),
         human_rate(summary["aborted_per_s"].as_f64().unwrap_or(0.0)),
         span("mean"),
         span("p50"),
         span("p99"),
+        measured_under(summary["lock_mode"].as_str(), summary["local_share"].as_f64()),
         summary["isolation"]["verdict"].as_str().unwrap_or("not checked"),
     );
     if let Some(short) = summary["too_short"].as_str() {
@@ -351,6 +352,14 @@ fn batches(found: &Steadiness) -> String {
         return String::new();
     }
     format!("batch means {} from {} to {}\n", bars(&rates), human_rate(least), human_rate(most))
+}
+
+/// How locks were held and how much was the own node's, without which rates cannot be compared; what is not known is left out.
+fn measured_under(lock_mode: Option<&str>, local_share: Option<f64>) -> String {
+    let locks = lock_mode.map(|mode| format!("locks: {mode}"));
+    let records = local_share.map(|share| format!("records: {} of accesses on the own node", percent(share)));
+    let known: Vec<String> = locks.into_iter().chain(records).collect();
+    if known.is_empty() { String::new() } else { format!("{}\n", known.join("; ")) }
 }
 
 /// Of how many attempts the times of phases are.
@@ -399,6 +408,7 @@ pub fn shown(run: &Run, history: Option<&Path>) -> String {
         r.round_trips_per_committed(),
         r.doorbells_per_committed(),
     );
+    text.push_str(&measured_under(run.lock_mode(), r.local_share()));
     let lookups = r.cache.hits + r.cache.misses;
     if lookups > 0 {
         let share = 100.0 * r.cache.hits as f64 / lookups as f64;

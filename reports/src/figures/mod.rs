@@ -92,7 +92,7 @@ impl Section {
                 "Whole transactions, one plan beside the other. A plan says for each phase whether one-sided verbs or messages carry it."
             }
             Section::Comparison => {
-                "Each protocol under each plan, workload by workload. Lock modes: nowait and waitdie share locks among readers; -exclusive is RCC's mode, one holder. Unless `remote` is set, records are spread evenly, so that one in as many as there are nodes is local; of TPC-C's all are but the stocks and customers of other warehouses."
+                "Each protocol under each plan, workload by workload. Lock modes: nowait, waitdie and bounded-wait, shared among readers; with -exclusive, one holder, RCC's mode; occ, mvcc and sundial, of what is written, one holder; calvin, granted in order, shared among readers. Unless `remote` is set, records are spread evenly, so that one in as many as there are nodes is local; of TPC-C's all are but the stocks and customers of other warehouses."
             }
             Section::Tuning => {
                 "The cost model ranks every plan that can run; verification then runs the rivals."

@@ -56,6 +56,7 @@ impl<W: Workload, P: Protocol + Copy + Sync> Client<'_, W, P> {
             ops: self.phases.clone(),
             port: self.net.port.clone(),
             layout: self.common.cluster.layout().clone(),
+            node: self.node,
             owner: Owner::new(self.node, self.worker, self.coroutine),
             seed: seed_of(spec.seed, number),
             stats: self.stats.clone(),
