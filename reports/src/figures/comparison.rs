@@ -339,7 +339,10 @@ fn pure_against_mixed(results: &Results, points: &[Point]) -> (String, Figure) {
             }),
         });
     }
-    (sentence(&clauses, "No mixed plan commits more than the best pure one of its protocol."), Figure { columns: 1, panels })
+    (
+        sentence(&clauses, "No mixed plan commits more than the best pure one of its protocol."),
+        Figure { columns: 1, panels },
+    )
 }
 
 #[cfg(test)]
