@@ -41,7 +41,6 @@ fn shipped(text: &str) -> Result<ProfileChoice, String> {
     }
     match by.map(values::span) {
         None => Ok(ProfileChoice::Shipped(name.to_owned())),
-        Some(Ok(by)) if by.ns() == 0 => Err(format!("no farther than {name}? That is sim:{name}")),
         Some(Ok(by)) if by.ns() <= FARTHEST.ns() => Ok(ProfileChoice::Farther(name.to_owned(), by)),
         Some(Ok(by)) => Err(format!("{by} farther than {name}? The limit is {FARTHEST}")),
         Some(Err(why)) => Err(format!("how much farther than {name}? {why}")),
@@ -334,7 +333,7 @@ mod tests {
             ("sim:aries+1", "how much farther than aries?"),
             ("sim:aries+", "how much farther than aries?"),
             ("sim:aries+1s", "The limit is 100ms"),
-            ("sim:aries+0ns", "no farther than aries?"),
+            ("sim:aries+0ns", "how much farther than aries?"),
             ("verbs", "name an RDMA device"),
             ("tcp:1", "takes nothing"),
             ("", "there are loopback"),
