@@ -252,7 +252,10 @@ fn what_a_card_cannot_be_asked_for_is_refused_before_anything_is_measured() {
             "rpc-write-send and ack: its WRITEs are confirmed by the reply in any case",
         ),
         ("fabric: sim:cx4-edr\nverb: rpc-write-imm\npayload: 5000\n", "at most 4032 B, not 5000"),
-        ("fabric: sim:cx4-edr\nduration: 2ms\nmax_duration: 3ms\n", "is for a precision, and none is asked for"),
+        (
+            "fabric: sim:cx4-edr\nduration: 2ms\nmax_duration: 3ms\n",
+            "is for a precision, and none is asked for",
+        ),
         (
             "fabric: sim:cx4-edr\nprecision: 1%\nduration: 2ms\nmax_duration: 1ms\n",
             "the longest run, 1ms, is shorter than its shortest",
