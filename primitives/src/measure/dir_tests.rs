@@ -163,7 +163,7 @@ fn rows_of_a_point_that_never_ended_are_dropped() {
     drop(dir);
     // A crash between phases.csv and points.csv, and a torn row after it.
     let phases = temp.path().join("phases.csv");
-    let text = fs::read_to_string(&phases).unwrap() + "1,lock,,,,,,\n1,lo";
+    let text = fs::read_to_string(&phases).unwrap() + "1,lock,,,,,,,\n1,lo";
     fs::write(&phases, text).unwrap();
     let mut dir = ResultDir::create(temp.path(), record(2), &[]).unwrap();
     assert_eq!(dir.missing(), [1]);
