@@ -99,17 +99,20 @@ fn protocols_are_compared_plan_by_plan_and_the_best_pure_one_with_the_best_mixed
     assert!(!out.join("figures/comparison-skew.svg").exists());
 }
 
+/// A figure of a comparison of protocols whose rows were edited.
+fn compared(name: &str, edit: &dyn Fn(String) -> String) -> String {
+    let dir = fresh();
+    let made = sample::comparison(dir.path(), "protocols");
+    let points = made.join("points.csv");
+    let csv = std::fs::read_to_string(&points).expect("rows");
+    std::fs::write(&points, edit(csv)).expect("writes");
+    figure(&draw(&[made], dir).html, name).replace('\u{a0}', " ")
+}
+
 /// The best of one is its choice, not the best there is: a column of tuned plans alone says so, and so does the sentence above it.
 #[test]
 fn mixed_plans_are_the_best_of_those_run_or_what_the_tuner_chose() {
-    let part = |edit: &dyn Fn(String) -> String| {
-        let dir = fresh();
-        let made = sample::comparison(dir.path(), "protocols");
-        let points = made.join("points.csv");
-        let csv = std::fs::read_to_string(&points).expect("rows");
-        std::fs::write(&points, edit(csv)).expect("writes");
-        figure(&draw(&[made], dir).html, "pure-against-mixed-protocols").replace('\u{a0}', " ")
-    };
+    let part = |edit: &dyn Fn(String) -> String| compared("pure-against-mixed-protocols", edit);
     let (chosen, run) = ("mixed, chosen by the tuner", "best mixed of those run");
     let tuned = part(&|csv| csv);
     assert!(tuned.contains(chosen) && !tuned.contains("best mixed"), "{tuned}");
@@ -129,14 +132,7 @@ fn mixed_plans_are_the_best_of_those_run_or_what_the_tuner_chose() {
 /// The tuner chooses a number of coroutines with its plan; who compares that with other plans is told, and what all points share.
 #[test]
 fn what_differs_beside_the_axes_is_told_with_what_does_not() {
-    let part = |edit: &dyn Fn(String) -> String| {
-        let dir = fresh();
-        let made = sample::comparison(dir.path(), "protocols");
-        let points = made.join("points.csv");
-        let csv = std::fs::read_to_string(&points).expect("rows");
-        std::fs::write(&points, edit(csv)).expect("writes");
-        figure(&draw(&[made], dir).html, "comparison-protocols").replace('\u{a0}', " ")
-    };
+    let part = |edit: &dyn Fn(String) -> String| compared("comparison-protocols", edit);
     let alike = part(&|csv| csv);
     assert!(alike.contains("All points: 4 nodes, 8 threads, 10 coroutines, 3 replicas."), "{alike}");
     assert!(!alike.contains("tuned, 32 coroutines"), "{alike}");

@@ -504,10 +504,9 @@ impl CoreLoop for Bare<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{self, LoadError, Sample, Scope};
+    use crate::bench::{Sample, run_for as run};
     use crate::fabric::loopback;
     use crate::mesh::FabricSpec;
-    use std::sync::atomic::AtomicBool;
 
     fn loopback() -> FabricSpec {
         FabricSpec::Loopback(loopback::Options::default())
@@ -518,13 +517,6 @@ mod tests {
         let samples =
             (0..8).map(|longer| run(&loopback(), nodes, Nanos::from_millis(5 << longer), point).unwrap());
         samples.into_iter().find(|sample| sample.ops > 100).expect("requests end within a second")
-    }
-
-    fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<Sample, LoadError> {
-        let (threads, coroutines, warm_up) = (point.threads, point.coroutines, Nanos(window.0 / 4));
-        let scope =
-            Scope { nodes, threads, coroutines, quick: false, warm_up, window, precision: None, most: None };
-        bench::run(fabric, &scope, point, 3, &AtomicBool::new(false))
     }
 
     fn bare(verb: BenchVerb) -> Point {

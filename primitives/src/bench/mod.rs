@@ -357,3 +357,17 @@ pub fn points(scope: &Scope, ud_mtu: u32) -> Vec<Point> {
     points.extend(multi_object::points(scope));
     points
 }
+
+/// Measures a point for a test: a quarter of the window before it, and none of it longer than asked.
+#[cfg(test)]
+fn run_for(
+    fabric: &crate::mesh::FabricSpec,
+    nodes: u16,
+    window: Nanos,
+    point: &Point,
+) -> Result<Sample, LoadError> {
+    let (threads, coroutines, warm_up) = (point.threads, point.coroutines, Nanos(window.0 / 4));
+    let scope =
+        Scope { nodes, threads, coroutines, quick: false, warm_up, window, precision: None, most: None };
+    run(fabric, &scope, point, 3, &std::sync::atomic::AtomicBool::new(false))
+}

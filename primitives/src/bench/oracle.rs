@@ -241,11 +241,10 @@ pub(super) fn beside(scope: &Scope, point: &Point, oracle: Oracle) -> Option<&'s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{self, BenchVerb, LoadError, Sample};
+    use crate::bench::{BenchVerb, LoadError, run_for as run};
     use crate::fabric::loopback;
     use crate::mesh::FabricSpec;
     use crate::units::Nanos;
-    use std::sync::atomic::AtomicBool;
 
     const VERBS: [BenchVerb; 4] = [
         BenchVerb::TimestampVector,
@@ -258,20 +257,6 @@ mod tests {
         let oracle = verb.oracle().unwrap();
         let payload = oracle.vector_bytes(u32::from(nodes) - 1, threads, coroutines) as u32;
         Point { servers: 1, threads, coroutines, payload, ..Point::new("test", verb) }
-    }
-
-    fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<Sample, LoadError> {
-        let scope = Scope {
-            nodes,
-            threads: point.threads,
-            coroutines: point.coroutines,
-            quick: false,
-            warm_up: Nanos(window.0 / 4),
-            window,
-            precision: None,
-            most: None,
-        };
-        bench::run(fabric, &scope, point, 7, &AtomicBool::new(false))
     }
 
     fn sim() -> FabricSpec {

@@ -2,7 +2,7 @@
 
 use super::message::{control, payload, whole};
 use super::*;
-use crate::bench::{self, BenchVerb, Sample, Scope};
+use crate::bench::{self, BenchVerb, Sample, run_for as run};
 use crate::exec::{Core, CoreLoop};
 use crate::fabric::loopback::{self, Loopback};
 use crate::fabric::sim::FaultOptions;
@@ -12,7 +12,6 @@ use crate::mesh::{FabricSpec, Shape, Site, Worker, WorkerConfig};
 use crate::profile::Profile;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
 
 const CARRIERS: [Carrier; 3] = [Carrier::TwoWrites, Carrier::WriteImm, Carrier::WriteSend];
 const VERBS: [BenchVerb; 3] = [BenchVerb::RpcTwoWrites, BenchVerb::RpcWriteImm, BenchVerb::RpcWriteSend];
@@ -139,20 +138,6 @@ fn a_request_is_served_when_all_of_its_words_have_come() {
             assert_eq!(came, carrier == Carrier::TwoWrites, "a datagram goes elsewhere");
         }
     }
-}
-
-fn run(fabric: &FabricSpec, nodes: u16, window: Nanos, point: &Point) -> Result<Sample, bench::LoadError> {
-    let scope = Scope {
-        nodes,
-        threads: point.threads,
-        coroutines: point.coroutines,
-        quick: false,
-        warm_up: Nanos(window.0 / 4),
-        window,
-        precision: None,
-        most: None,
-    };
-    bench::run(fabric, &scope, point, 3, &AtomicBool::new(false))
 }
 
 fn sim(profile: &str, faults: FaultOptions) -> FabricSpec {
