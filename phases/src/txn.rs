@@ -69,9 +69,7 @@ pub struct Txn {
     /// What its phases have cost so far.
     pub costs: Costs,
     accesses: Vec<Access>,
-    /// Their names once more, close together: what is touched is looked for among them.
-    names: Vec<(u64, TableId)>,
-    /// Where they are.
+    /// Where they are, by their names.
     places: Places,
     /// So many of the first records are settled: fetching has brought them in,
     fetched_to: usize,
@@ -125,8 +123,7 @@ impl Txn {
     pub fn rest(&mut self) {
         assert!(self.accesses.iter().all(|a| a.held.is_none()), "bug: {:?} ended holding locks", self.stamp);
         self.accesses.clear();
-        self.names.clear();
-        self.places = Places::default();
+        self.places.clear();
         (self.fetched_to, self.locked_to) = (0, 0);
         self.found.clear();
     }
@@ -176,7 +173,7 @@ impl Txn {
     /// Where a record is in [`Txn::accesses`], if the transaction has touched it.
     #[inline]
     pub fn find(&self, table: TableId, key: u64) -> Option<usize> {
-        self.places.find((key, table), &self.names)
+        self.places.find(table, key)
     }
 
     /// Adds a record, or raises the intent of one that is there; returns its place. Places stay valid until the
@@ -206,8 +203,7 @@ impl Txn {
         let needed = shape.packing != Packing::Counted || self.finding() != Finding::Nothing;
         let new = if needed { new } else { 0 };
         let buf = port.buf(bytes)?;
-        self.names.push((key, table));
-        self.places.add((key, table), self.names.len());
+        self.places.add(table, key);
         self.accesses.push(Access {
             table,
             key,

@@ -225,7 +225,7 @@ impl Txn {
     /// Forgets the records beyond the first `len`, which nothing has been done with.
     pub(crate) fn forget_from(&mut self, len: usize) {
         self.accesses.truncate(len);
-        self.names.truncate(len);
+        self.places.truncate(len);
         (self.fetched_to, self.locked_to) = (self.fetched_to.min(len), self.locked_to.min(len));
     }
 
