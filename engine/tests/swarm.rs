@@ -226,6 +226,9 @@ fn draw_orders_under_others(seed: u64) -> (Case, &'static str) {
     (case, name)
 }
 
+/// Shipped cards that are drawn: those that came later would make other cases of all seeds there are.
+const CARDS: usize = 19;
+
 /// The same on a card drawn from the seed where it is simulated: a shipped one of those that can carry the plan, or one that nobody has.
 /// The draws are a stream of their own, so that all else a seed means does not depend on which cards there are.
 fn on_a_card(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'static str) {
@@ -238,7 +241,7 @@ fn on_a_card(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'stat
     } else {
         let needs = needs(&case.spec, &case.workload(), &case.protocol);
         let shipped =
-            Profile::NAMES.iter().map(|name| on(Profile::shipped(name).expect("a shipped profile")));
+            Profile::NAMES[..CARDS].iter().map(|name| on(Profile::shipped(name).expect("a shipped profile")));
         let able = |fabric: &FabricSpec| case.spec.plan.check(&fabric.caps().expect("caps"), &needs).is_ok();
         let able: Vec<FabricSpec> = shipped.filter(able).collect();
         able.choose(&mut rng).expect("one that can carry it").clone()

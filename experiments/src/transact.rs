@@ -19,7 +19,7 @@ use engine::verify::{self, Level, Share, Verdict, format};
 use engine::workload::AnyWorkload;
 use phases::plan::{Phase, Plan, PlanFile, PlanFileError, Prediction, Preset};
 use phases::rule::Abort;
-use primitives::measure::{PointResult, Row};
+use primitives::measure::{PointResult, Row, Steadiness};
 use primitives::mesh::Shape;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -590,11 +590,7 @@ impl Run {
             "interrupted": r.interrupted,
             "too_short": r.too_short.map(|short| short.to_string()),
             "full": r.stats.aborts.of(Abort::TableFull.name()) > 0,
-            "steadiness": r.steadiness.map(|s| json!({
-                "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
-                "batch_rates_per_s": s.batch_rates_per_s(),
-                "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
-            })),
+            "steadiness": r.steadiness.as_ref().map(known),
         });
         if let FabricChoice::Sim(_) = spec.fabric {
             document["virtual_ns"] = json!(r.facts.virtual_time);
@@ -646,6 +642,16 @@ impl Run {
             _ => Ok(()),
         }
     }
+}
+
+/// How well the rate is known.
+fn known(s: &Steadiness) -> Value {
+    json!({
+        "warm_up_ns": s.warm_up, "batches": s.means.map(|m| m.batches), "batch_ns": s.batch,
+        "batch_rates_per_s": s.batch_rates_per_s(),
+        "rate_ci_relative": s.relative(), "lag1": s.means.map(|m| m.lag1), "converged": s.converged,
+        "settled": s.settled,
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Points whose measured time was too short to know a rate: measured for longer where nobody asked for just that time, and told of
-//! on the terminal and in their directories. [`TooShort`] judges.
+//! Points whose measured time was too short to know a rate, or not steady: the former measured for longer where nobody asked for just that
+//! time, all told of on the terminal and in their directories. [`TooShort`] and [`primitives::measure::Steadiness`] judge.
 
-use primitives::measure::{FULL, ResultDir, TOO_SHORT, TableName, TooShort, count, were};
+use primitives::measure::{FULL, ResultDir, TOO_SHORT, TableName, TooShort, UNSETTLED, count, were};
 use primitives::units::Nanos;
 
 use crate::error::CliError;
@@ -37,7 +37,7 @@ pub fn tell(short: Option<&TooShort>, dir: Option<&mut ResultDir>, talk: Talk) {
 }
 
 /// What the record's notes say of such points and of those that did not come to the precision asked for, and what that means.
-const NOTED: [[&str; 4]; 3] = [
+const NOTED: [[&str; 4]; 4] = [
     [
         FULL,
         "run with too little room in a table",
@@ -49,6 +49,12 @@ const NOTED: [[&str; 4]; 3] = [
         "measured for too short a time",
         "few of what was in flight ended in it, so rates and latencies may be far off, and there is no interval",
         HELP,
+    ],
+    [
+        UNSETTLED,
+        "not steady in the measured time",
+        "the warm-up of a fixed duration did not do, or the rate drifted, so it may be another later, and `rate_ci_relative` is too narrow",
+        "give a longer duration, or a precision instead, for which warm-up ends where the load is steady",
     ],
     [
         "no",

@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = &[
     ("rates-per-machine", include_str!("../../rates-per-machine.yaml")),
     ("rpc-by-transport", include_str!("../../rpc-by-transport.yaml")),
     ("one-sided-against-two-sided", include_str!("../../one-sided-against-two-sided.yaml")),
+    ("writes-against-calls", include_str!("../../writes-against-calls.yaml")),
     ("coroutines-hiding-latency", include_str!("../../coroutines-hiding-latency.yaml")),
     ("ten-objects-cx4", include_str!("../../ten-objects-cx4.yaml")),
     ("ten-objects-cx3", include_str!("../../ten-objects-cx3.yaml")),

@@ -338,6 +338,9 @@ pub fn steadiness(found: &Steadiness) -> String {
     };
     let reached = match found.converged {
         Some(false) => "; NOT as precise as asked for",
+        None if found.settled == Some(false) => {
+            "; NOT steady in that time: give a longer duration, or a precision instead"
+        }
         _ => "",
     };
     format!("{interval}, after {} of warm-up{reached}", found.warm_up)

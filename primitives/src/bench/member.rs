@@ -75,7 +75,7 @@ pub fn run_member(
         let share: Share = serde_json::from_slice(bytes).map_err(|e| mesh(unfit(e.to_string())))?;
         whole.add(&Counted::try_from(share).map_err(|e| mesh(unfit(e)))?);
     }
-    let steadiness = Steadiness { means: None, ..sample.steadiness };
+    let steadiness = Steadiness { means: None, settled: None, ..sample.steadiness };
     Ok(Some(whole.sample(point, scope, steadiness, sample.facts)))
 }
 

@@ -43,5 +43,5 @@ pub use shard::Shard;
 pub use share::at_share;
 pub use sheet::{Rules, Sheet};
 pub use steady::{Meter, Precision, Steadiness};
-pub use turns::{FULL, TOO_SHORT, TooShort};
+pub use turns::{FULL, TOO_SHORT, TooShort, UNSETTLED};
 pub use verified::{Got, Short, Verified};

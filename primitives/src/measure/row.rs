@@ -1,6 +1,6 @@
 //! One row of a table: cells by column name.
 
-use super::{Columns, FULL, Histogram, Holds, Steadiness, TOO_SHORT, TooShort};
+use super::{Columns, FULL, Histogram, Holds, Steadiness, TOO_SHORT, TooShort, UNSETTLED};
 use crate::units::Nanos;
 use serde_json::Value;
 
@@ -86,11 +86,17 @@ impl Row {
     /// share.
     #[must_use]
     pub fn with_steadiness(self, found: &Steadiness) -> Row {
+        let converged = match (found.converged, found.settled) {
+            (Some(true), _) => Some("yes"),
+            (Some(false), _) => Some("no"),
+            (None, Some(false)) => Some(UNSETTLED),
+            (None, _) => None,
+        };
         self.with("warm_up_ns", found.warm_up)
             .with("batches", found.means.map(|m| m.batches))
             .with("batch_rates_per_s", listed(&found.batch_rates_per_s()))
             .with("rate_ci_relative", found.relative())
-            .with("converged", found.converged.map(|yes| if yes { "yes" } else { "no" }))
+            .with("converged", converged)
     }
 
     /// The row of a point whose counted time may have been too short; whatever it says of its precision is then of no worth.

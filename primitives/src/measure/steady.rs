@@ -1,7 +1,8 @@
 //! When a run is measured: from where its warm-up ends until its throughput is known well enough.
 //!
 //! A [`Meter`] counts what ends in each of many equal time slots. With a fixed length and a fixed warm-up it only says
-//! afterwards how well the rate is known, and looks for no transient. With a wanted [`Precision`] it also decides, by this rule:
+//! afterwards how well the rate is known, and whether the load was steady ([`Steadiness::settled`]). With a wanted [`Precision`] it also
+//! decides, by this rule:
 //!
 //! 1. *Warm-up.* After 1/4 of the shortest length, and again whenever a quarter more has passed, MSER-5 looks at all
 //!    slots so far. Once it finds the transient in their first half, the counting window opens.
@@ -56,6 +57,10 @@ pub struct Steadiness {
     pub means: Option<BatchMeans>,
     /// Whether the wanted precision was reached; `None` if the length was fixed.
     pub converged: Option<bool>,
+    /// With a fixed length, whether the load was steady while it was counted; `None` if the length was not fixed, or too little was
+    /// counted to say. It was not where MSER-5, which looks at the warm-up too, would have begun later and known a rate that the one which
+    /// was got is not within, or where neighbouring batches depend on each other, as those of a drift do: the interval is then too narrow.
+    pub settled: Option<bool>,
 }
 
 impl Steadiness {
@@ -75,7 +80,8 @@ impl Steadiness {
     pub fn unless(self, too_short: Option<TooShort>) -> Steadiness {
         match too_short {
             Some(_) => {
-                Steadiness { means: None, batch: Nanos(0), converged: self.converged.map(|_| false), ..self }
+                let converged = self.converged.map(|_| false);
+                Steadiness { means: None, batch: Nanos(0), converged, settled: None, ..self }
             }
             None => self,
         }
@@ -302,12 +308,25 @@ impl Meter {
         let decided = self.wanted.as_ref().map_or(0, |w| w.decided.load(Relaxed));
         let last = if decided > 0 { decided } else { until >> self.slot_bits };
         let means = batch_means(&self.series(from.div_ceil(slot), last));
+        let settled = means.filter(|_| self.wanted.is_none()).map(|means| {
+            let all = self.series(0, last);
+            let (counted, begun) = (from.div_ceil(slot) as usize, mser5(&all));
+            let steady = begun.filter(|cut| *cut > counted).map(|cut| batch_means(&all[cut..]));
+            // The mean that was got, against what would have been known from there on.
+            let moved = match steady {
+                None => false,
+                Some(Some(steady)) => (means.mean / steady.mean - 1.0).abs() > steady.relative,
+                Some(None) => true,
+            };
+            means.independent && begun.is_some() && !moved
+        });
         Steadiness {
             warm_up: Nanos(from),
             measured: Nanos(until - from),
             batch: Nanos(means.map_or(0, |m| m.slots as u64 * slot)),
             means,
             converged: self.wanted.as_ref().map(|_| decided > 0),
+            settled,
         }
     }
 }

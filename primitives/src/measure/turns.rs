@@ -13,6 +13,9 @@ pub const TOO_SHORT: &str = "too short";
 /// What it says where a table had no room for some of what was to be inserted.
 pub const FULL: &str = "full";
 
+/// What it says of a fixed length in which the load was not steady ([`Steadiness::settled`](super::Steadiness::settled)).
+pub const UNSETTLED: &str = "unsettled";
+
 /// A counted time that was too short: few of those in flight ended in it, and those that did were the short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooShort {

@@ -374,6 +374,7 @@ shipped![
     "tcp-10g",
     "tcp-10g-rcc",
     "softroce-vm",
+    "cx6-x2",
 ];
 
 /// The shipped profile that others are compared with: the best known one.

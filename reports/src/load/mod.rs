@@ -6,7 +6,7 @@ pub mod shards;
 pub mod table;
 
 use polars::prelude::DataFrame;
-use primitives::measure::{self, Columns, Found, Kind, Rules, TableName, gone, known_columns};
+use primitives::measure::{self, Columns, Found, Kind, Rules, TableName, UNSETTLED, gone, known_columns};
 use std::path::{Path, PathBuf};
 
 use crate::error::LoadError;
@@ -132,13 +132,19 @@ pub fn precision(points: &DataFrame) -> Option<Precision> {
             point(points, worst.1)
         ),
     };
-    let open = words(points, "converged").ok()?.iter().filter(|w| *w == "no").count();
-    let asked = match open {
+    let converged = words(points, "converged").ok()?;
+    let those = |cell: &str, are: &str| match converged.iter().filter(|w| *w == cell).count() {
         0 => String::new(),
-        _ => format!("; {open} of {} did not become as precise as asked for", points.height()),
+        some => format!("; {some} of {} {are}", points.height()),
     };
-    let told = format!("{rates} (95 % confidence, batch means){asked}");
-    Some(Precision { told, wide: worst.0 >= WIDE || open > 0 })
+    let doubts = [
+        ("no", "did not become as precise as asked for"),
+        (UNSETTLED, "were not steady in the measured time"),
+    ]
+    .map(|(cell, are)| those(cell, are))
+    .concat();
+    let told = format!("{rates} (95 % confidence, batch means){doubts}");
+    Some(Precision { told, wide: worst.0 >= WIDE || !doubts.is_empty() })
 }
 
 /// The first columns that are outcomes; those before them, and axes, are what a point was asked to be.

@@ -150,3 +150,35 @@ fn nothing_at_all_and_everything() {
     let long = Meter::fixed(1, Nanos(0), Nanos(u64::MAX / 2));
     assert!(long.rows[0].len() as u64 <= SLOTS_MOST + 2);
 }
+
+/// With a fixed length nobody moves the end of the warm-up, but it is told where it came too early.
+#[test]
+fn a_fixed_window_says_whether_the_load_was_steady() {
+    let unsettled = |gap_ns: fn(u64) -> f64| {
+        (0..50)
+            .filter(|seed| {
+                let meter = Meter::fixed(1, Nanos(MS), Nanos(4 * MS));
+                meter.ready(Nanos(0));
+                let found = meter.steadiness(Nanos(drive(&meter, *seed, 0, gap_ns)));
+                assert_eq!(found.converged, None);
+                found.settled == Some(false)
+            })
+            .count()
+    };
+    let steady = unsettled(|_| 100.0);
+    assert!(steady <= 8, "{steady} of 50 steady loads are called otherwise");
+    let slow = unsettled(|now| if now < 2 * MS { 130.0 } else { 100.0 });
+    assert!(slow >= 48, "{slow} of 50 that are slow for longer than the warm-up");
+    let drifts = unsettled(|now| 100.0 + now as f64 / 100_000.0);
+    assert!(drifts >= 48, "{drifts} of 50 that drift");
+    let within = unsettled(|now| if now < MS / 2 { 130.0 } else { 100.0 });
+    assert!(within <= 8, "{within} of 50 whose transient lies in the warm-up");
+}
+
+#[test]
+fn a_length_that_was_not_fixed_has_converged_or_not() {
+    let meter = Meter::precise(1, one_percent(2 * MS, 200 * MS));
+    meter.ready(Nanos(0));
+    let found = meter.steadiness(Nanos(drive(&meter, 1, 0, |_| 1000.0)));
+    assert_eq!((found.converged, found.settled), (Some(true), None));
+}
