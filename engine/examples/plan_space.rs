@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fabric: "a card".to_owned(),
         one_sided: true,
         atomic_scope: AtomicScope::Nic,
+        failed_cas_stores: false,
         max_send_depth: 128,
         max_recv_depth: 128,
         max_inline: 64,

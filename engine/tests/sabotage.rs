@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::sim;
+use common::{Broken, Case, judge, judged, sim};
 use engine::cluster::{Length, RunResult, RunSpec, run_as};
-use engine::protocol::{Occ, Protocol};
+use engine::protocol::{AnyProtocol, Occ, Protocol};
 use engine::session::{Halt, Session};
 use engine::verify::{Kind, check};
 use engine::workload::{Check, RecordId, TableDef, Workload};
 use phases::ops::{PhaseOps, Sabotage};
-use phases::plan::{Plan, Via};
+use phases::plan::{Phase, Plan, Step, Via};
 use primitives::fabric::sim::FaultOptions;
 use primitives::mesh::Shape;
 use rand::{Rng, RngExt};
@@ -118,4 +118,44 @@ fn locks_freed_before_the_write_back_are_objected_to() {
     assert_eq!(objected(None), BTreeSet::new());
     let kinds = objected(Some(Sabotage::UnlockFirst));
     assert!(kinds.contains(&Kind::DuplicateVersion), "none of ten seeds shows it: {kinds:?}");
+}
+
+/// Few records that everybody wants, locked and freed by the verbs of a card whose CASes put back what they found if they fail.
+fn wanted(protocol: &str, passive_ack: bool, seed: u64) -> Case {
+    let protocol = AnyProtocol::named(protocol).expect("a protocol");
+    let mut plan = Plan::uniform(Via::OneSided).restricted_to(protocol.needs());
+    for phase in [Phase::Install, Phase::Unlock] {
+        plan.set(phase, plan.step(phase).map(|step| Step { passive_ack, ..step }));
+    }
+    let settings = [("records_per_thread", "1"), ("reads", "1"), ("writes", "2"), ("payload_bytes", "16")];
+    let mut case = Case::new("micro", &settings, small(seed, FaultOptions::default()));
+    let faults = FaultOptions { failed_cas_stores: true, ..FaultOptions::default() };
+    (case.protocol, case.spec.fabric, case.spec.plan) = (protocol, sim(seed, faults), plan);
+    case.spec.plan.coroutines = 4;
+    case.spec.length = Length::Transactions(60);
+    case
+}
+
+/// A lock that its holder frees by WRITE stays held by nobody where a rival's CAS puts back what it found before. So it is freed by an ATOMIC there.
+#[test]
+fn locks_are_freed_for_good_where_a_cas_that_fails_may_undo_a_write() {
+    const SEEDS: u64 = 5;
+    for passive_ack in [true, false] {
+        for name in ["occ", "nowait", "waitdie", "sundial", "mvcc"] {
+            for seed in 0..SEEDS {
+                let result = judge(&wanted(name, passive_ack, seed), "sim");
+                assert_eq!(result.stats.committed, 3 * 4 * 60, "{name}: {:?}", result.stats.aborts);
+            }
+        }
+        // Not under WAITDIE, where an older transaction would wait very long for such a lock.
+        for name in ["occ", "nowait", "sundial", "mvcc"] {
+            let broken = (0..SEEDS).any(|seed| {
+                let mut case = wanted(name, passive_ack, seed);
+                case.spec.sabotage = Some(Sabotage::FreeByWrite);
+                case.spec.retry.attempts = 30;
+                judged(&case, "sim").is_err_and(|failure| failure.broken == Broken::Checks)
+            });
+            assert!(broken, "none of {SEEDS} seeds shows it under {name}, passive_ack {passive_ack}");
+        }
+    }
 }

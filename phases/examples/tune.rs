@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fabric: "sim:cx4-edr".into(),
         one_sided: true,
         atomic_scope: profile.nic.atomic_scope,
+        failed_cas_stores: false,
         max_send_depth: profile.nic.max_send_depth.value as u32,
         max_recv_depth: profile.nic.max_recv_depth.value as u32,
         max_inline: profile.nic.max_inline.value as u32,

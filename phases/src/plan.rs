@@ -9,8 +9,8 @@
 //! use phases::plan::{Needs, Plan, Preset};
 //! use primitives::fabric::{AtomicScope, Caps};
 //! # let caps = Caps { fabric: "tcp".into(), one_sided: false, atomic_scope: AtomicScope::None,
-//! #     max_send_depth: 64, max_recv_depth: 64, max_inline: 0, max_rd_atomic: 0, ud_mtu: 4096, card: false,
-//! #     virtual_time: false };
+//! #     failed_cas_stores: false, max_send_depth: 64, max_recv_depth: 64, max_inline: 0, max_rd_atomic: 0,
+//! #     ud_mtu: 4096, card: false, virtual_time: false };
 //! let plan = Plan::parse("{fetch: one-sided, lock: two-sided, validate: two-sided, log: two-sided, \
 //!     install: two-sided, unlock: two-sided}", "inline")?;
 //! let refused = plan.check(&caps, &Needs::OCC).unwrap_err();

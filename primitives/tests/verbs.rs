@@ -13,6 +13,7 @@ use primitives::verbs::{
     WorkRequest,
 };
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The device, or `None` after saying that the test was skipped.
@@ -472,4 +473,45 @@ fn a_thousand_connections_leave_nothing_behind() {
     }
     assert_eq!(after, before, "open files, memory, the kernel's objects");
     println!("after 1000 connections as before: {after:?}");
+}
+
+/// A CAS that finds another value while somebody's WRITE of the word arrives may put the old value back, where the device's driver reads, compares
+/// and then stores whatever the comparison said (`Caps::failed_cas_stores`); how many WRITEs that undoes is *told*. Elsewhere it undoes none.
+#[test]
+fn a_failed_cas_may_undo_a_write() {
+    const WRITES: u64 = 20_000;
+    const NEVER: u64 = u64::MAX;
+    let Some(options) = device("a_failed_cas_may_undo_a_write") else { return };
+    let fabric = Verbs::open(&options, 2).expect("opens");
+    let owner = End::new(&fabric, 1);
+    let (rkey, word) = (owner.keys.rkey, 512);
+    let done = AtomicBool::new(false);
+    let memory = &owner.memory;
+    let (undone, failed) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let (here, there) = (End::new(&fabric, 0), End::new(&fabric, 1));
+            let (qp, _) = connect(&here, &there, QpConfig::rc());
+            let undone = (1..=WRITES).filter(|&value| {
+                here.memory.store(0, value);
+                here.post(qp, value, Verb::Write { rkey, offset: word }, SIGNALED);
+                assert_eq!(here.wait(1)[0].status, WcStatus::Success);
+                memory.load(word) != value
+            });
+            let undone = undone.count();
+            done.store(true, Ordering::Relaxed);
+            undone
+        });
+        let (here, there) = (End::new(&fabric, 0), End::new(&fabric, 1));
+        let (qp, _) = connect(&here, &there, QpConfig::rc());
+        let mut failed = 0;
+        while !done.load(Ordering::Relaxed) {
+            let verb = Verb::CompareSwap { rkey, offset: word, expect: NEVER, swap: 0 };
+            here.post(qp, 1, verb, SIGNALED);
+            assert_eq!(here.wait(1)[0].status, WcStatus::Success);
+            failed += 1;
+        }
+        (writer.join().expect("no panic"), failed)
+    });
+    println!("{undone} of {WRITES} WRITEs were undone by {failed} CASes that failed");
+    assert!(undone == 0 || fabric.caps().failed_cas_stores, "by a device that is not known to do so");
 }

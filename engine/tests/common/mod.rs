@@ -81,6 +81,7 @@ pub fn plans_where(atomic_scope: AtomicScope, needs: &Needs) -> Vec<Plan> {
         fabric: "any".into(),
         one_sided: true,
         atomic_scope,
+        failed_cas_stores: false,
         max_send_depth: 64,
         max_recv_depth: 64,
         max_inline: 64,

@@ -13,6 +13,7 @@ pub(super) fn caps(one_sided: bool, atomic_scope: AtomicScope) -> Caps {
         fabric: "test".into(),
         one_sided,
         atomic_scope,
+        failed_cas_stores: false,
         max_send_depth: 128,
         max_recv_depth: 128,
         max_inline: 64,

@@ -260,6 +260,8 @@ pub enum Sabotage {
     IgnoredReaders,
     /// Locks of other nodes' records are freed by one-sided verbs before the new values are written to them.
     UnlockFirst,
+    /// Locks are freed by WRITE also where a CAS that fails may undo one.
+    FreeByWrite,
 }
 
 /// What operations of one worker share.
@@ -276,6 +278,8 @@ pub(crate) struct Context {
     clock: Clock,
     /// Time passes by what is charged, not by what is done.
     virtual_time: bool,
+    /// Lock words that CASes ask for are freed by FETCH_ADD: a CAS that fails may undo a WRITE.
+    frees_by_add: bool,
     torn: Cell<u64>,
     sabotage: Cell<Option<Sabotage>>,
 }

@@ -9,6 +9,10 @@
 //! | install  | WRITE of all behind the lock word, WRITE of the lock word behind it | one per record or node |
 //! | unlock   | WRITE of the lock word; CAS, or FETCH_ADD where that is enough, if others share the lock | |
 //!
+//! The WRITE of the lock word is a FETCH_ADD of what it differs by where a CAS that fails may store what it found, and so undo a WRITE that came
+//! meanwhile ([`Caps::failed_cas_stores`](primitives::fabric::Caps)): InfiniBand has ATOMICs atomic among themselves alone, and rivals ask
+//! for the word by CAS. Who holds a lock alone knows its word, which nobody else changes. Cards are not like that, and a WRITE costs them less.
+//!
 //! Where lock and version share the word that CAS reaches (OCC, SUNDIAL), a lock needs the header that the record was
 //! read with, and a CAS that succeeds has validated the version too. The READ behind it is what DrTM+H §5.2 posts in the
 //! same doorbell (there lock and version are two words). Here it decides nothing: it is posted so that a one-sided lock costs
@@ -469,7 +473,7 @@ impl OneSided {
         let at = self.context.at(access.primary, access.location);
         if !install || !access.dirty() {
             image.set_word(words, shape.packing.free(access.header).0);
-            return batch.write(at, image, words as u32 * 8, WORD);
+            return self.stage_word(batch, access, words);
         }
         let (version, first) = (access.next_version(install_at), access.install_word());
         if access.primary == self.context.me {
@@ -482,7 +486,20 @@ impl OneSided {
             let to = at.at(shape.body_word(usize::from(access.victim)) as u64 * 8);
             batch.write(to, image, (first as u32 + 1) * 8, body as u32 * 8);
         }
-        batch.write(at, image, first as u32 * 8, WORD);
+        self.stage_word(batch, access, first);
+    }
+
+    /// Puts word `from` of the image in place of the lock word, which this transaction alone may change. It knows what stands there, so
+    /// where a CAS that fails may undo a WRITE it adds the difference. The word before then comes to where a CAS's does, behind the record
+    /// as it was read: in the image to install that is at most the place of this very word.
+    fn stage_word(&self, batch: &mut Batch<'_, AnyNic>, access: &Access, from: usize) {
+        let at = self.context.at(access.primary, access.location);
+        let image = access.image();
+        if self.context.frees_by_add && !self.context.sabotaged(Sabotage::FreeByWrite) {
+            let difference = image.word(from).wrapping_sub(access.header.0);
+            return batch.fetch_add(at, difference, image, access.image_words() as u32);
+        }
+        batch.write(at, image, from as u32 * 8, WORD);
     }
 
     /// WRITEs the log entries marked pending.

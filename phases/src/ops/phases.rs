@@ -47,6 +47,7 @@ impl Phases {
         cache: LocationCache,
         skew: Skew,
     ) -> Phases {
+        let caps = site.net.port.nic().caps();
         let context = Rc::new(Context {
             plan,
             store: cluster.store(site.node).clone(),
@@ -57,7 +58,8 @@ impl Phases {
             net: site.net.clone(),
             cache: plan.get().location_cache.then_some(cache),
             clock: Clock::new(site.node, site.worker, skew),
-            virtual_time: site.net.port.nic().caps().virtual_time,
+            virtual_time: caps.virtual_time,
+            frees_by_add: caps.failed_cas_stores && plan.nic_owns_lock_words(),
             torn: Cell::new(0),
             sabotage: Cell::new(None),
         });

@@ -15,7 +15,8 @@
 //!
 //! - **Locks.** Only the holder of the lock writes payload.
 //! - **Order.** Write-back is two requests on one queue pair: everything behind the first word first, the first word, which
-//!   frees the lock, second. RC executes them in order, so the lock is seen free only after all of the payload.
+//!   frees the lock, second. RC executes them in order, so the lock is seen free only after all of the payload. The second is an ATOMIC
+//!   where a rival's CAS that fails may undo a WRITE (`ops/one_sided.rs`): the lock would then stay held, by nobody.
 //! - **Checksum.** It covers version, key and payload. Where the version stands in the first word that still is the old one
 //!   while payload is being written, so neither a mix of words nor the whole new payload under the old header matches: the
 //!   checksum then stands for the next version. Lock, owner, lease and rts are not covered, so changing them

@@ -14,6 +14,11 @@
 //! No lock word of a free slot is one that a CAS could expect, so a CPU may write it even where NIC atomics are atomic only
 //! among themselves. How each packing says "no record" is [`Shape::is_absent`](super::Shape) and [`Packing::vacant`]'s affair.
 //!
+//! That is not so where a CAS that fails may store what it found ([`Caps::failed_cas_stores`](primitives::fabric::Caps), Soft-RoCE): by a location from
+//! before, one may be under way while the CPU sets a slot aside, takes it back or removes its record, and undo what the CPU wrote into the first word.
+//! A removed record then looks torn until its slot is used again, and a slot that was set aside is not what its install or its undoing expects. Locks that
+//! transactions free are safe there (`ops/one_sided.rs`); about these words nothing is done, and no run has shown it.
+//!
 //! **Where versions are times** (SUNDIAL, MVCC) absence has to be true at one. Who finds that a key is not there tells its owner at
 //! which time ([`NodeStore::confirm_absence`]), and the owner keeps the latest such time for each leaf of a tree and for groups of
 //! other keys; whoever creates a record comes behind it. Removed records leave no versions: whoever would have to see one from

@@ -44,6 +44,11 @@ pub struct Caps {
     pub one_sided: bool,
     /// Reach of atomics.
     pub atomic_scope: AtomicScope,
+    /// Whether a CAS that finds another value may store the value that it found, and so undo a WRITE of the word that came in between. The
+    /// InfiniBand specification promises that ATOMICs are atomic among themselves and says nothing of WRITEs. Cards store nothing where the
+    /// comparison fails. Soft-RoCE stored what it had read until Linux 6.3 (`rxe_mr_do_atomic_op`). There, whoever holds a word that others
+    /// ask for by CAS has to change it by an ATOMIC, too.
+    pub failed_cas_stores: bool,
     /// Largest send queue, in work requests.
     pub max_send_depth: u32,
     /// Largest receive queue, in work requests.

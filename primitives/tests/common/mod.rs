@@ -106,6 +106,8 @@ pub struct Faults {
     pub doomed: Option<NodeId>,
     /// Simulator: probability that a torn WRITE's second step comes late, even after its completion.
     pub late_write: f64,
+    /// Simulator: a CAS that finds another value puts that value back.
+    pub failed_cas_stores: bool,
 }
 
 /// How long a test waits for something of which nothing at all is seen. A machine may be slow and busy with others: what makes
@@ -204,6 +206,7 @@ impl Under {
                     transit_jitter: Nanos(300),
                     completion_jitter: Nanos(100),
                     late_write: faults.late_write,
+                    failed_cas_stores: faults.failed_cas_stores,
                     dead: faults.doomed.iter().map(|&node| (node, DOOM)).collect(),
                     ..FaultOptions::default()
                 };

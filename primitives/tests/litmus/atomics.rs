@@ -143,3 +143,43 @@ fn the_cpu_and_the_nic_exclude_each_other_only_where_the_scope_is_global() {
         }
     }
 }
+
+/// A word that one queue pair WRITEs while CASes of another find something else than they expect; whether a WRITE is gone afterwards.
+fn a_write_is_undone(net: &Net) -> bool {
+    const NEVER: u64 = u64::MAX;
+    let (qp, _) = net.pair(0, 1, QpConfig::rc());
+    let (rival, _) = connect(net.other_nic(0), net.nic(1), QpConfig::rc());
+    (1..=40u64).any(|round| {
+        for i in 0..4 {
+            let local = net.local(0, 1024 + i * 8, 8);
+            let cas = request(i, net.cas(1, WORD, NEVER, 0), local, SIGNALED);
+            net.other_nic(0).post(rival, &[cas]).expect("room");
+        }
+        // Later each round, so that some WRITE comes between a CAS's two looks at the word.
+        (0..round * if net.is_simulated() { 40 } else { 1 }).for_each(|_| net.tick());
+        net.memory(0).store(0, round);
+        net.post(0, qp, round, net.write(1, WORD), net.local(0, 0, 8), SIGNALED);
+        net.done(0);
+        let tried = net.wait_on(net.other_nic(0), 4);
+        assert!(tried.iter().all(|c| c.status == WcStatus::Success));
+        net.settle();
+        net.memory(1).load(WORD) != round
+    })
+}
+
+#[test]
+fn a_failed_cas_undoes_a_write_only_where_the_fabric_says_that_it_may() {
+    on_every_fabric(|fabric| {
+        let net = Net::new(fabric, 2);
+        if !net.nic(0).caps().failed_cas_stores {
+            assert!(!a_write_is_undone(&net), "undone on {fabric:?}");
+        }
+    });
+    let undone = |seed| {
+        let faults = Faults { failed_cas_stores: true, ..Faults::default() };
+        let net = Net::with(Fabric::Sim(seed), 2, faults);
+        assert!(net.nic(0).caps().failed_cas_stores);
+        a_write_is_undone(&net)
+    };
+    assert!((1..=10).any(undone), "never undone in 10 seeds");
+}

@@ -24,6 +24,7 @@
 //! | two CASes win the same word | never | never | never | never | `atomics::one_cas_*` |
 //! | CPU atomic or store lost to a NIC atomic, scope Nic | - | - | shows | told | `atomics::the_cpu_*` |
 //! | the same, scope Global | never | never | never | never | `atomics::the_cpu_*` |
+//! | WRITE undone by a CAS that found another value | never | never | never; shows, if asked to | never, or told: `Caps::failed_cas_stores` | `atomics::a_failed_cas_*`; of a device `tests/verbs.rs`, where two threads ask |
 //! | SEND without RECV completes, or is passed by a later WRITE | never | never | never | never | `receive::a_send_waits_*` |
 //! | RNR retries used up, later requests flushed | always | always | always | always | `receive::used_up_*` |
 //! | datagram without RECV, with a wrong key, to a dead node | lost, sender succeeds | same | same | same | `datagram::*` |

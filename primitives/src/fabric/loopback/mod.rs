@@ -176,6 +176,7 @@ impl Loopback {
                 fabric: "loopback".into(),
                 one_sided: true,
                 atomic_scope: AtomicScope::Global,
+                failed_cas_stores: false,
                 max_send_depth: 1 << 15,
                 max_recv_depth: 1 << 15,
                 max_inline: INLINE_USUAL,

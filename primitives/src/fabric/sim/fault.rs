@@ -23,6 +23,9 @@ pub struct FaultOptions {
     /// Probability that the second step of such a WRITE lands so late that the requester may have its
     /// completion before (efficient/rdma_bench, `write-incomplete`, on ConnectX-5). None by default.
     pub late_write: f64,
+    /// A CAS that finds another value puts that value back, and so undoes a WRITE of the word that lands in between
+    /// ([`Caps::failed_cas_stores`](crate::fabric::Caps)). Without effect where the profile's atomics reach everything. Not so by default.
+    pub failed_cas_stores: bool,
     /// Nodes whose NIC and cores are slower by a factor.
     pub slow: Vec<(NodeId, f64)>,
     /// Nodes that die: from that time on they neither send nor answer nor run.
@@ -41,6 +44,7 @@ impl Default for FaultOptions {
             torn_read: 0.125,
             torn_write: 0.125,
             late_write: 0.0,
+            failed_cas_stores: false,
             slow: Vec::new(),
             dead: Vec::new(),
             retry_timeout: Nanos::from_micros(500),

@@ -61,8 +61,8 @@
 //!   of the state; that WRITEs hardly notice many queue pairs is put in by the second.
 //! - A request to the own node through the card crosses both ends of the link, the cables and the switch like any other.
 //! - A machine's cards exclude each other's ATOMICs, as if all ATOMICs on a word went through one card.
-//! - A CAS that finds another value writes nothing, but holds its address, and is charged for PCIe, like one that does: assumed, since no
-//!   source at hand tells the two apart.
+//! - A CAS that finds another value writes nothing, unless [`FaultOptions::failed_cas_stores`] says so, but holds its address, and is charged
+//!   for PCIe, like one that does: assumed, since no source at hand tells the two apart.
 //! - A responder that refuses a request does not leave for the error state itself; it ignores the requester
 //!   until [`Nic::reset_qp`](crate::fabric::Nic::reset_qp) there, which stands for reconnecting both ends.
 //! - Requests of one queue pair touch memory in order, READs included; InfiniBand lets a WRITE pass an
@@ -260,6 +260,7 @@ impl SimWorld {
             } else {
                 AtomicScope::None
             },
+            failed_cas_stores: faults.failed_cas_stores && nic.atomic_scope == AtomicScope::Nic,
             max_send_depth: limit(&nic.max_send_depth),
             max_recv_depth: limit(&nic.max_recv_depth),
             max_inline: limit(&nic.max_inline),
@@ -283,6 +284,7 @@ impl SimWorld {
             events: 0,
             fingerprint: 0,
             atomic_global: nic.atomic_scope == AtomicScope::Global,
+            failed_cas_stores: caps.failed_cas_stores,
             ud_mtu: caps.ud_mtu,
         };
         let shared = Rc::new(Shared { model: RefCell::new(model), caps, profile: profile.clone() });

@@ -72,6 +72,8 @@ pub(super) struct Model {
     pub fingerprint: u64,
     /// Whether ATOMICs exclude the CPU as well.
     pub atomic_global: bool,
+    /// Whether a CAS that finds another value puts that value back.
+    pub failed_cas_stores: bool,
     pub ud_mtu: u32,
 }
 

@@ -397,9 +397,10 @@ impl Model {
     }
 
     /// The NIC reads the word at one time and writes it at another. Its bucket keeps its own ATOMICs out in
-    /// between; a CPU store in between is lost.
+    /// between; a CPU store or a WRITE in between is lost. A CAS that finds another value stores nothing, unless it is asked to put back
+    /// what it found, as Soft-RoCE did until Linux 6.3.
     fn atomic_step(&mut self, node: u32, index: u32) -> Result<(), WcStatus> {
-        let global = self.atomic_global;
+        let (global, puts_back) = (self.atomic_global, self.failed_cas_stores);
         let m = &mut self.messages[index];
         let region = self.nodes[node as usize].remote(m.rkey, m.offset, 8, |a| a.remote_atomic)?;
         if m.is(SECOND) {
@@ -411,7 +412,7 @@ impl Model {
         let put = match m.op {
             Op::FetchAdd => Some(old.wrapping_add(operand)),
             _ if old == operand => Some(m.b),
-            _ => None,
+            _ => puts_back.then_some(old),
         };
         m.a = old;
         if let Some(put) = put {

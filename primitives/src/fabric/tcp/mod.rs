@@ -113,6 +113,7 @@ impl TcpFabric {
             fabric: "tcp".into(),
             one_sided: false,
             atomic_scope: AtomicScope::None,
+            failed_cas_stores: false,
             max_send_depth: 1 << 15,
             max_recv_depth: 1 << 15,
             max_inline: INLINE_USUAL,

@@ -374,6 +374,8 @@ impl Verbs {
                     AtomicCap::Hca => AtomicScope::Nic,
                     AtomicCap::Global => AtomicScope::Global,
                 },
+                // What a kernel's release says is not what its driver does: fixes are taken over to older ones, or not.
+                failed_cas_stores: choose::is_software(&facts),
                 max_send_depth: facts.max_qp_wr,
                 max_recv_depth: facts.max_qp_wr,
                 max_inline: 0,
