@@ -10,7 +10,7 @@ fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
     let mut drawn = (0..).map(|index| {
         let mut spec = RunSpec::default();
         draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
-        Point { index, at: Vec::new(), against: vec![spec.protocol.clone()], spec }
+        Point { index, at: Vec::new(), against: vec![spec.protocol.clone()], pure: false, spec }
     });
     drawn.find(|point| wanted(&point.spec)).unwrap()
 }
