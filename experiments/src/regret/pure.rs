@@ -30,10 +30,9 @@ pub fn best_of_all(axes: &[String], rows: &[Row]) -> String {
         let rates =
             ["best_one_sided_per_s", "best_two_sided_per_s", "best_per_s"].map(|column| rate(row, column));
         let shares = [share(row, "mixing_gain", change), share(row, "regret", percent)];
-        let best = row.get("best").unwrap_or_default().to_owned();
-        at.chain(rates).chain(shares).chain([best]).collect::<Vec<String>>()
+        at.chain(rates).chain(shares).collect::<Vec<String>>()
     };
-    let heads = ["one-sided", "two-sided", "best of all", "gain of mixing", "tuner's regret", "best plan"];
+    let heads = ["one-sided", "two-sided", "best of all", "gain of mixing", "tuner's regret"];
     let head: Vec<&str> = axes.iter().map(String::as_str).chain(heads).collect();
     table(&head, rows.iter().map(cells))
 }
