@@ -74,7 +74,7 @@ pub(super) struct Rate {
 /// How a race ended.
 pub(super) enum End<'a> {
     /// With a winner.
-    Won(Outcome<'a>),
+    Won(Box<Outcome<'a>>),
     /// Without one.
     Open {
         /// Why.
@@ -299,7 +299,7 @@ fn run_within<'a>(
         events: 0,
     };
     match track.race(spec.seed, field) {
-        Ok(outcome) => Ok(End::Won(outcome)),
+        Ok(outcome) => Ok(End::Won(Box::new(outcome))),
         Err(Stop::Open(why)) => Ok(End::Open { why, runs: track.runs, events: track.events }),
         Err(Stop::Failed(error)) => Err(error),
     }
