@@ -89,7 +89,8 @@ plan and replicas:
       verb: [read, rpc]
       payload: [8, 512]
 
-`kind: regret` measures how good the tuner is. experiments/FORMAT.md has all keys.";
+`kind: regret` measures how good the tuner is, over combinations that are drawn, or finds the best
+of all plans of the points that a file gives. experiments/FORMAT.md has all keys.";
 
 /// For each phase of a distributed transaction, which RDMA primitive should carry it?
 ///

@@ -3,17 +3,27 @@
 use experiments::args::Cli;
 use experiments::commands::Context;
 use experiments::regret::{Summary, draw, measure};
-use experiments::spec::{Point, RunSpec};
+use experiments::spec::{Experiment, Point, RunSpec};
 use primitives::measure::{Kind, Row, point_columns};
 
 fn point(wanted: impl Fn(&RunSpec) -> bool) -> Point {
     let mut drawn = (0..).map(|index| {
         let mut spec = RunSpec::default();
         draw::apply(&mut spec, &draw::combination(7, index)).unwrap();
-        Point { index, at: Vec::new(), against: vec![spec.protocol.clone()], spec }
+        Point { index, at: Vec::new(), against: vec![spec.protocol.clone()], pure: false, spec }
     });
     drawn.find(|point| wanted(&point.spec)).unwrap()
 }
+
+/// Columns of points that a file gives alone.
+const OF_GIVEN: [&str; 6] = [
+    "best_one_sided",
+    "best_one_sided_per_s",
+    "best_two_sided",
+    "best_two_sided_per_s",
+    "mixing_gain",
+    "mixing_gain_error",
+];
 
 #[test]
 fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
@@ -49,7 +59,8 @@ fn a_combination_has_its_best_plan_and_is_a_value_of_the_seed() {
     let error = number(&row, "predicted_per_s") / got - 1.0;
     assert!((number(&row, "prediction_error") - error).abs() < 1e-9 && error.abs() < 0.15, "{error}");
     for column in point_columns(Kind::Regret).iter().filter(|column| **column != "point") {
-        assert!(row.get(column).is_some(), "{column} is missing");
+        // Nobody asks for the best pure plans of what is drawn.
+        assert_eq!(row.get(column).is_some(), !OF_GIVEN.contains(column), "{column}");
     }
     let again = measure(&point, &context).unwrap().row;
     assert_eq!(format!("{row:?}"), format!("{again:?}"));
@@ -94,4 +105,53 @@ fn the_choice_of_a_protocol_is_judged_against_all_plans_of_all_of_them() {
     let lost = 1.0 - number(&row, "got_per_s") / number(&row, "best_per_s");
     assert!((number(&row, "regret") - lost).abs() < 1e-9, "{row:?}");
     assert_eq!(Summary::of(&[row]).unwrap().same_protocol.unwrap().1, 1);
+}
+
+/// The best pure plans of points that a file gives, on a card where calls serve one phase better than the card does, and where there are calls alone.
+#[test]
+fn given_points_have_their_best_pure_plans_beside_the_best_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    let text = "question: What does mixing gain?\nkind: regret\nworkload: smallbank\nset: {accounts_per_thread: 1000}\n\
+                protocol: nowait\nnodes: 3\ncoroutines: 8\nreplicas: 2\ngrid: {fabric: [sim:cx3pro-fdr, sim:tcp-10g]}\n";
+    std::fs::write(&file, text).unwrap();
+    let experiment = Experiment::read(&file).unwrap();
+    let context = Context::new(&Cli { verbose: 0, quiet: true, command: None });
+    let rows: Vec<Row> =
+        experiment.points.iter().map(|point| measure(point, &context).unwrap().row).collect();
+    for row in &rows {
+        let number = |column: &str| row.number(column);
+        assert_eq!(row.get("axis_fabric"), row.get("fabric"));
+        let (best, gain) = (number("best_per_s").unwrap(), number("mixing_gain").unwrap());
+        let off = number("mixing_gain_error").unwrap();
+        let plan = row.get("best").unwrap();
+        let mixed =
+            ["one-sided", "two-sided", "hybrid"].iter().filter(|via| plan.contains(**via)).count() > 1;
+        let pure = ["best_one_sided", "best_two_sided"]
+            .map(|name| (row.get(name).unwrap().to_owned(), number(&format!("{name}_per_s"))));
+        for ((plan, rate), other) in pure.iter().zip(["two-sided", "one-sided"]) {
+            assert!(!plan.contains(other) && !plan.contains("hybrid"), "{plan}");
+            assert_eq!(plan.is_empty(), rate.is_none());
+            assert!(rate.is_none_or(|rate| rate <= best * (1.0 + 3.0 * off + 0.01)), "{row:?}");
+        }
+        let better = pure.iter().filter_map(|(_, rate)| *rate).fold(0.0, f64::max);
+        if mixed {
+            assert!((gain - (best / better - 1.0)).abs() < 1e-9 && off > 0.0 && gain > -3.0 * off, "{row:?}");
+            assert!(pure.iter().all(|(pure, _)| pure != plan), "{row:?}");
+        } else {
+            assert_eq!((gain, off), (0.0, 0.0), "{row:?}");
+            assert!(pure.iter().any(|(pure, rate)| pure == plan && *rate == Some(best)), "{row:?}");
+        }
+    }
+    assert!(rows[0].number("mixing_gain").unwrap() > 0.05, "{:?}", rows[0]);
+    // Where they are not looked for, nothing else comes out otherwise, but how much was run.
+    let without = measure(&Point { pure: false, ..experiment.points[0].clone() }, &context).unwrap().row;
+    let number = |row: &Row, column: &str| row.number(column).unwrap();
+    let more = number(&rows[0], "runs") - number(&without, "runs");
+    assert!(more > 8.0 && number(&rows[0], "events") > number(&without, "events"), "{more} more runs");
+    for column in point_columns(Kind::Regret).iter().filter(|column| !["runs", "events"].contains(column)) {
+        let alike = if OF_GIVEN.contains(column) { None } else { rows[0].get(column) };
+        assert_eq!(without.get(column), alike, "{column}");
+    }
+    assert_eq!((rows[1].get("best_one_sided"), rows[1].number("mixing_gain")), (Some(""), Some(0.0)));
 }

@@ -25,6 +25,35 @@ fn a_sweep_of_regret_is_drawn_with_its_signs_and_what_has_no_winner() {
 }
 
 #[test]
+fn given_points_have_three_bars_a_protocol_and_the_figures_that_the_file_asks_for() {
+    let dir = fresh();
+    let made = [sample::best_of_all(dir.path(), "best"), sample::regret(dir.path(), "regret")];
+    let rendered = draw(&made, dir);
+    assert_sound(&rendered);
+    assert!(!rendered.html.contains("best-of-all-regret"), "combinations that are drawn have no pure plans");
+    assert!(figure(&rendered.html, "regret-best").contains("Over 4 points, each compared"));
+    let part = figure(&rendered.html, "best-of-all-best");
+    let said = "On SmallBank · sim:cx4-edr the best mixed plan gives OCC most, +25\u{a0}% (standard error 1\u{a0}%) over the better pure one";
+    assert!(part.contains(said), "{part}");
+    assert!(part.contains("on SmallBank · sim:tcp-10g no mixed plan is known to be better"), "{part}");
+    let folder = rendered.dir.path().join("out/figures");
+    let read = |ending: &str| {
+        std::fs::read_to_string(folder.join(format!("best-of-all-best.{ending}"))).expect("there")
+    };
+    let drawing = read("svg");
+    for (says, times) in
+        [("best one-sided", 2), ("best two-sided", 2), ("best of all plans", 2), ("n/a", 2), ("Tuned", 1)]
+    {
+        assert_eq!(drawing.matches(says).count(), times, "{says}: {drawing}");
+    }
+    let data = read("csv");
+    assert!(
+        data.contains("mixing_gain") && data.contains("got_per_s") && data.contains("0.25,0.01"),
+        "{data}"
+    );
+}
+
+#[test]
 fn figures_of_an_experiment_file_are_drawn_and_the_default_where_there_are_none() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let results = sample::experiment(dir.path(), "experiment-skew");

@@ -11,7 +11,7 @@ use primitives::mesh::Session;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
 
-use super::Context;
+use super::{Context, tune};
 use crate::args::ExperimentArgs;
 use crate::claims::library;
 use crate::cluster::point::Asked;
@@ -90,6 +90,10 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
             require(&point.spec.fabric)?;
             // What is drawn is tuned, and what is tuned runs.
             if !point.against.is_empty() && cluster.is_none() {
+                if point.pure {
+                    let able = tune::tunable(&point.spec, &point.against);
+                    able.map_err(|e| planned.experiment.places.blame(point, &["workload", "protocol"], e))?;
+                }
                 continue;
             }
             let name = point.spec.fabric.to_string();
@@ -382,7 +386,11 @@ fn summary(experiment: &Experiment, dir: &ResultDir) -> Value {
 /// the worst.
 fn shown(experiment: &Experiment, rows: &[Row]) -> String {
     if let Some(summary) = Summary::of(rows).filter(|_| experiment.kind == SpecKind::Regret) {
-        return format!("{}\n{}", regret::worst(rows), summary.shown());
+        let table = match experiment.points.iter().any(|point| point.pure) {
+            true => regret::best_of_all(&experiment.axes(), rows),
+            false => regret::worst(rows),
+        };
+        return format!("{table}\n{}", summary.shown());
     }
     if rows.is_empty() {
         return "no points\n".to_owned();

@@ -7,7 +7,7 @@ mod search;
 mod verify;
 
 pub use further::{further, room};
-pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist, watched};
+pub use search::{Ranked, Rival, Tuned, ranking, rankings, search, search_all, shortlist, tunable, watched};
 pub use verify::{Kept, Verify, keep, may_keep};
 
 use super::Context;

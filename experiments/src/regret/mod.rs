@@ -20,11 +20,18 @@
 //! Where a point has several protocols ([`Point::against`]), the tuner chooses among them as `tune --protocol` does, all plans of all of
 //! them race, and the row's `protocol`, `best_protocol` and `verified_protocol` are those of the choice, the winner and the second choice.
 //!
+//! Points may be given, too, as a grid of a file: then the best pure plans are found beside the best of all ([`Point::pure`]): the best
+//! whose phases are all one-sided and the best whose phases are all two-sided race among themselves by the same rounds, and are measured with the
+//! winner's seeds. `mixing_gain` is what the best of all plans gets over the better of the two, and zero where it is one of them.
+//!
 //! A race may end without a winner: nothing commits, or it takes too long. Then the row says what was chosen and foretold, and its cells
 //! for what the race would have found (`best`, `regret` and the like) are empty.
 
 pub mod draw;
+mod pure;
 mod race;
+
+pub use pure::best_of_all;
 
 use race::{End, Field, Runner};
 
@@ -38,7 +45,7 @@ use crate::fabrics::Fabric;
 use crate::output::{change, percent, table};
 use crate::spec::{Point, RunSpec};
 
-/// Measures a combination.
+/// Measures a combination, or a point that was given.
 ///
 /// # Errors
 /// If it cannot be tuned or a run fails; Ctrl-C.
@@ -48,14 +55,15 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
     let profile = tune::profile_for(spec, &fabric, None, std::path::Path::new(HOME), context)?;
     let ranked = |go_on: &GoOn<'_>| tune::rankings(spec, &point.against, &fabric, &profile, go_on);
     let found = tune::watched(context, ranked)?;
-    let Some(field) = Field::of(&found) else {
+    let Some(field) = Field::of(&found, point.pure) else {
         return Err(CliError::usage("there is no protocol to choose from"));
     };
     let Runner { protocol, candidate: chosen } = field.chosen;
     let said = &chosen.forecast;
     let attempts = said.committed_per_s + said.aborted_per_s;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-    let row = Row::new()
+    let row = point
+        .row()
         .with("fabric", spec.fabric.to_string())
         .with("workload", spec.workload.as_str())
         .with("settings", settings(spec))
@@ -72,10 +80,14 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("bottleneck", said.bottleneck.to_string())
         .with("predicted_per_s", said.committed_per_s)
         .with("predicted_aborted_share", ratio(said.aborted_per_s, attempts));
-    let outcome = match race::run(point.index, spec, &field, context)? {
+    let name = match point.pure {
+        true => format!("point {}, {}", point.index, point.label()),
+        false => format!("combination {}", point.index),
+    };
+    let outcome = match race::run(name.clone(), spec, &field, context)? {
         End::Won(outcome) => outcome,
         End::Open { why, runs, events } => {
-            context.talk.warn(format!("combination {} has no winner: {why}", point.index));
+            context.talk.warn(format!("{name} has no winner: {why} ({runs} runs, {events} events)"));
             // What was not found stays empty, and is in no summary.
             return Ok(PointResult::of(row.with("runs", runs).with("events", events)));
         }
@@ -98,14 +110,15 @@ pub fn measure(point: &Point, context: &Context) -> Result<PointResult, CliError
         .with("verified_regret", verified.regret)
         .with("verified_regret_error", verified.regret_error)
         .with("events", outcome.events);
-    Ok(PointResult::of(row))
+    Ok(PointResult::of(pure::with(row, outcome.pure.as_ref())))
 }
 
-/// The workload's settings as the command line takes them.
+/// The workload's settings as the command line takes them, without those of other workloads of its grid.
 fn settings(spec: &RunSpec) -> String {
     let words: Vec<String> = spec
         .set
         .iter()
+        .filter(|(key, _)| key.split_once('.').is_none_or(|(of, _)| of == spec.workload))
         .map(|(key, value)| match value.as_str() {
             Some(text) => format!("{key}={text}"),
             None => format!("{key}={value}"),

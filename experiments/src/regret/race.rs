@@ -2,6 +2,7 @@
 
 use engine::stats::WorkerStats;
 use phases::model::Candidate;
+use phases::plan::{Phase, Via};
 use phases::rule::Abort;
 use primitives::units::Nanos;
 
@@ -48,6 +49,9 @@ pub(super) const MOST_COMMITS: u64 = 4_000 * 5 / 4;
 /// runs: a race that has had as many ends without a winner.
 const MOST_EVENTS: u64 = 600_000_000;
 
+/// Nodes, threads and coroutines of the largest load that is drawn.
+const MOST_CUSTOMERS: f64 = 4.0 * 2.0 * 16.0;
+
 /// Longest run, in seconds of virtual time, whatever the rate is said to be.
 const LONGEST: f64 = 60.0;
 
@@ -70,7 +74,7 @@ pub(super) struct Rate {
 /// How a race ended.
 pub(super) enum End<'a> {
     /// With a winner.
-    Won(Outcome<'a>),
+    Won(Box<Outcome<'a>>),
     /// Without one.
     Open {
         /// Why.
@@ -85,7 +89,7 @@ pub(super) enum End<'a> {
 pub(super) enum Open {
     /// In one round, no plan has committed anything.
     NothingCommitted,
-    /// It took more than [`MOST_EVENTS`].
+    /// It took more than [`MOST_EVENTS`], or so many times as many as a given load is larger than those that are drawn.
     TooLong,
 }
 
@@ -93,7 +97,7 @@ impl std::fmt::Display for Open {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Open::NothingCommitted => write!(f, "nothing was committed"),
-            Open::TooLong => write!(f, "its race took more than {MOST_EVENTS} events"),
+            Open::TooLong => write!(f, "its race took too many events"),
         }
     }
 }
@@ -108,6 +112,8 @@ pub(super) struct Outcome<'a> {
     /// Which of the tuner's shortlist and the plans after it did best when run as `tune --verify` runs them, and that beside the winner.
     pub(super) verified_plan: Runner<'a>,
     pub(super) verified: Beside,
+    /// The best pure plans, where they were looked for.
+    pub(super) pure: Option<Pure<'a>>,
     pub(super) runs: u64,
     pub(super) events: u64,
 }
@@ -119,6 +125,36 @@ pub(super) struct Beside {
     /// Share of the winner's rate that it misses, with its standard error; zero where it is the winner.
     pub(super) regret: f64,
     pub(super) regret_error: f64,
+}
+
+/// The best pure plans, with their rates from the seeds of the winner's.
+pub(super) struct Pure<'a> {
+    pub(super) one_sided: Option<(Runner<'a>, Rate)>,
+    pub(super) two_sided: Option<(Runner<'a>, Rate)>,
+    /// What the winner gets over the better of the two, as a share of that, with its standard error; zero where the winner is pure.
+    pub(super) gain: Option<(f64, f64)>,
+}
+
+impl<'a> Pure<'a> {
+    /// Of the best plan of each of [`PURE`], and what the winner and each of those that there are got with the same seeds.
+    fn of(winner: Runner<'_>, plans: [Option<Runner<'a>>; 2], pairs: &[Vec<(Rate, Rate)>]) -> Pure<'a> {
+        let mut pairs = pairs.iter();
+        let [one_sided, two_sided] = plans.map(|plan| plan.and_then(|plan| Some((plan, pairs.next()?))));
+        let rate = |pairs: &[(Rate, Rate)]| compared(pairs).1.rate;
+        let there = [one_sided, two_sided].into_iter().flatten().map(|(_, pairs)| pairs);
+        let better = there.max_by(|a, b| rate(a).per_s.total_cmp(&rate(b).per_s));
+        let gain = match better.filter(|pairs| rate(pairs).per_s > 0.0) {
+            _ if PURE.iter().any(|via| winner.all_by(*via)) => Some((0.0, 0.0)),
+            Some(pairs) => {
+                let turned: Vec<(Rate, Rate)> = pairs.iter().map(|&(best, got)| (got, best)).collect();
+                let (_, best) = compared(&turned);
+                Some((-best.regret, best.regret_error))
+            }
+            None => None,
+        };
+        let with_rate = |(plan, pairs): (Runner<'a>, &Vec<(Rate, Rate)>)| (plan, rate(pairs));
+        Pure { one_sided: one_sided.map(with_rate), two_sided: two_sided.map(with_rate), gain }
+    }
 }
 
 /// A plan under its protocol.
@@ -137,12 +173,20 @@ impl<'a> Runner<'a> {
     fn is(&self, other: &Runner<'_>) -> bool {
         std::ptr::eq(self.candidate, other.candidate)
     }
+
+    /// Whether every phase is carried in this one way.
+    fn all_by(&self, via: Via) -> bool {
+        let plan = &self.candidate.plan;
+        Phase::ALL.into_iter().filter_map(|phase| plan.step(phase)).all(|step| step.via == via)
+    }
 }
 
 /// Who runs.
 pub(super) struct Field<'a> {
     /// All plans that the model tells apart, of each protocol.
     pub(super) plans: Vec<Runner<'a>>,
+    /// Where they are looked for, those that are pure in each way of [`PURE`] and that the model tells apart from one another.
+    pub(super) pure: Option<[(Via, Vec<Runner<'a>>); 2]>,
     /// What the tuner chose, one of them.
     pub(super) chosen: Runner<'a>,
     /// The tuner's shortlist, some of them.
@@ -152,8 +196,8 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Of protocols, the chosen one first; `None` of none.
-    pub(super) fn of(found: &'a [Ranked]) -> Option<Field<'a>> {
+    /// Of protocols, the chosen one first; `None` of none. With `pure` ones, or without.
+    pub(super) fn of(found: &'a [Ranked], pure: bool) -> Option<Field<'a>> {
         let first = found.first()?;
         let all = |ranked: &'a Ranked| {
             ranked.tuning.distinct().into_iter().map(|candidate| Runner::of(ranked, candidate))
@@ -161,6 +205,7 @@ impl<'a> Field<'a> {
         let shortlist = tune::shortlist(found).into_iter().map(|(ranked, one)| Runner::of(ranked, one));
         Some(Field {
             plans: found.iter().flat_map(all).collect(),
+            pure: pure.then(|| PURE.map(|via| (via, found.iter().flat_map(|of| all_by(via, of)).collect()))),
             chosen: Runner::of(first, first.tuning.best()),
             shortlist: shortlist.collect(),
             found,
@@ -179,6 +224,22 @@ impl<'a> Field<'a> {
     }
 }
 
+/// The ways in which a plan may be pure.
+const PURE: [Via; 2] = [Via::OneSided, Via::TwoSided];
+
+/// A protocol's pure plans, each told from the others by its forecast, best first: one of them may have an equal that is not pure, which is
+/// taken for it where all plans race.
+fn all_by(via: Via, ranked: &Ranked) -> Vec<Runner<'_>> {
+    let mut plans: Vec<Runner<'_>> = Vec::new();
+    for candidate in &ranked.tuning.ranked {
+        let one = Runner::of(ranked, candidate);
+        if one.all_by(via) && !plans.iter().any(|known| known.candidate.forecast == candidate.forecast) {
+            plans.push(one);
+        }
+    }
+    plans
+}
+
 /// What all runs of a race share.
 struct Track<'a> {
     spec: RunSpec,
@@ -186,129 +247,223 @@ struct Track<'a> {
     context: &'a Context,
     /// What it is called where it is told how far it has come.
     name: String,
+    customers: f64,
+    most_events: u64,
+    /// Whether its point was given, and not drawn.
+    given: bool,
     runs: u64,
     events: u64,
 }
 
-/// Runs the race of `field`, for the combination of this number.
+/// Runs the race of `field`, which is called `name` where it is told how far it has come.
 ///
 /// # Errors
 /// If a run fails, or meets a table without room; Ctrl-C. Plans that commit nothing and races that take too long are
 /// no failures.
 pub(super) fn run<'a>(
-    number: u64,
+    name: String,
     spec: &RunSpec,
     field: &Field<'a>,
     context: &Context,
 ) -> Result<End<'a>, CliError> {
-    run_within(MOST_EVENTS, number, spec, field, context)
+    run_within(most_events(field, spec), name, spec, field, context)
+}
+
+/// Coroutines of a run: so many transactions are in flight.
+fn customers(field: &Field<'_>, spec: &RunSpec) -> f64 {
+    f64::from(field.chosen.candidate.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads)
+}
+
+/// Events that a race may take: of points that are given, which may be larger than those that are drawn, as many more as their load is larger.
+fn most_events(field: &Field<'_>, spec: &RunSpec) -> u64 {
+    let larger = if field.pure.is_some() { (customers(field, spec) / MOST_CUSTOMERS).max(1.0) } else { 1.0 };
+    (MOST_EVENTS as f64 * larger) as u64
 }
 
 fn run_within<'a>(
     most_events: u64,
-    number: u64,
+    name: String,
     spec: &RunSpec,
     field: &Field<'a>,
     context: &Context,
 ) -> Result<End<'a>, CliError> {
-    let chosen = field.chosen;
-    let fabric = Fabric::open(&spec.fabric, spec.seed)?;
-    let name = format!("combination {number}");
-    let mut track = Track { spec: spec.clone(), fabric, context, name, runs: 0, events: 0 };
-    let open = |track: &Track, why| Ok(End::Open { why, runs: track.runs, events: track.events });
-    let customers =
-        f64::from(chosen.candidate.plan.coroutines) * f64::from(spec.nodes) * f64::from(spec.threads);
-    let foretold = chosen.candidate.forecast.committed_per_s.max(1.0);
-    let mut pilot = PILOT / foretold;
-    let mut fastest = loop {
-        if let Some(rate) = positive(track.one(chosen, pilot)?) {
-            break rate;
-        }
-        // It may have been foretold far too much, or commit nothing at all.
-        if pilot >= LONGEST || track.events > most_events {
-            break 1.0 / pilot;
-        }
-        pilot *= LONGER;
+    let mut track = Track {
+        spec: spec.clone(),
+        fabric: Fabric::open(&spec.fabric, spec.seed)?,
+        context,
+        name,
+        customers: customers(field, spec),
+        most_events,
+        given: field.pure.is_some(),
+        runs: 0,
+        events: 0,
     };
-    let mut runners: Vec<(Runner<'_>, Rate)> =
-        field.plans.iter().map(|&plan| (plan, Rate::default())).collect();
-    for (place, round) in ROUNDS.iter().enumerate() {
-        let length = round.commits.max(round.each * customers) / fastest;
-        let shown = track.shown(&format!("round {} of {}", place + 1, ROUNDS.len()), runners.len());
-        for (runner, rate) in &mut runners {
-            if track.events > most_events {
-                return open(&track, Open::TooLong);
-            }
-            *rate = track.one(*runner, length)?;
-            shown.inc();
-        }
-        drop(shown);
-        runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
-        let Some(best) = positive(runners[0].1) else { return open(&track, Open::NothingCommitted) };
-        fastest = best;
-        let mut place = 0;
-        runners.retain(|(_, rate)| {
-            place += 1;
-            place <= round.most && rate.per_s >= round.within * fastest
-        });
+    match track.race(spec.seed, field) {
+        Ok(outcome) => Ok(End::Won(Box::new(outcome))),
+        Err(Stop::Open(why)) => Ok(End::Open { why, runs: track.runs, events: track.events }),
+        Err(Stop::Failed(error)) => Err(error),
     }
-    let winner = runners[0].0;
-    let length = VERIFIED.max(EACH * customers) / fastest;
-    // By the sum of their rates; the choice, which the shortlist begins with, is among the finalists as it is in `tune --verify`.
-    let mut finalists: Vec<(Runner<'_>, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
-    for turn in 0..=u64::from(tune::AGAIN) {
-        track.seed(spec.seed + (VERIFYING + turn) * SEEDS_APART)?;
-        let mut done = 0;
-        loop {
-            let what = if turn == 0 && done > 0 { "further plans" } else { "the shortlist" };
-            let shown = track.shown(what, finalists.len() - done);
-            for (runner, sum) in &mut finalists[done..] {
-                if track.events > most_events {
-                    return open(&track, Open::TooLong);
-                }
-                *sum += track.one(*runner, length)?.per_s;
-                shown.inc();
-            }
-            drop(shown);
-            done = finalists.len();
-            let next = if turn == 0 { field.further(&finalists, length.min(LONGEST)) } else { Vec::new() };
-            if next.is_empty() {
-                break;
-            }
-            finalists.extend(next.into_iter().map(|plan| (plan, 0.0)));
-        }
-        if let Some((_, others)) = finalists.split_first_mut() {
-            others.sort_by(|a, b| b.1.total_cmp(&a.1));
-        }
-        finalists.truncate(tune::FINALISTS);
+}
+
+/// What ends a race before its end.
+enum Stop {
+    Open(Open),
+    Failed(CliError),
+}
+
+impl From<Open> for Stop {
+    fn from(why: Open) -> Stop {
+        Stop::Open(why)
     }
-    // Of equals the first.
-    let faster = |best: (Runner<'a>, f64), one: &(Runner<'a>, f64)| if one.1 > best.1 { *one } else { best };
-    let verified_plan = finalists.iter().fold((chosen, 0.0), faster).0;
-    let length = MEASURED.max(EACH * customers) / fastest;
-    let (mut with_chosen, mut with_verified) = (Vec::new(), Vec::new());
-    for seed in (1..=SEEDS).map(|n| spec.seed + n * SEEDS_APART) {
-        if track.events > most_events {
-            return open(&track, Open::TooLong);
-        }
-        track.seed(seed)?;
-        let best = track.one(winner, length)?;
-        let mut beside = |plan: Runner<'_>| if plan.is(&winner) { Ok(best) } else { track.one(plan, length) };
-        let got = beside(chosen)?;
-        let checked = if verified_plan.is(&chosen) { got } else { beside(verified_plan)? };
-        with_chosen.push((best, got));
-        with_verified.push((best, checked));
+}
+
+impl From<CliError> for Stop {
+    fn from(error: CliError) -> Stop {
+        Stop::Failed(error)
     }
-    let (best, chosen) = compared(&with_chosen);
-    let (_, verified) = compared(&with_verified);
-    if positive(best).is_none() {
-        return open(&track, Open::NothingCommitted);
-    }
-    let (runs, events) = (track.runs, track.events);
-    Ok(End::Won(Outcome { winner, best, chosen, verified_plan, verified, runs, events }))
 }
 
 impl Track<'_> {
+    fn race<'a>(&mut self, seed: u64, field: &Field<'a>) -> Result<Outcome<'a>, Stop> {
+        let first = self.pilot(field.chosen)?;
+        let (winner, fastest) = self.eliminate(&field.plans, "round", first)?;
+        let mut pure = [None, None];
+        for ((via, plans), best) in field.pure.iter().flatten().zip(&mut pure) {
+            *best = self.best_pure(*via, plans, winner)?;
+        }
+        let verified_plan = self.verified(seed, field, fastest)?;
+        let length = MEASURED.max(EACH * self.customers) / fastest;
+        // The choice, what was verified, and the pure plans, each beside the winner and once for each seed.
+        let mut others = vec![field.chosen, verified_plan];
+        others.extend(pure.iter().flatten());
+        let mut pairs: Vec<Vec<(Rate, Rate)>> = vec![Vec::new(); others.len()];
+        for seed in (1..=SEEDS).map(|n| seed + n * SEEDS_APART) {
+            self.within()?;
+            self.seed(seed)?;
+            let best = self.one(winner, length)?;
+            let mut known = vec![(winner, best)];
+            for (plan, pairs) in others.iter().zip(&mut pairs) {
+                let got = match known.iter().find(|(other, _)| plan.is(other)) {
+                    Some((_, got)) => *got,
+                    None => self.one(*plan, length)?,
+                };
+                known.push((*plan, got));
+                pairs.push((best, got));
+            }
+        }
+        let (best, chosen) = compared(&pairs[0]);
+        let (_, verified) = compared(&pairs[1]);
+        positive(best).ok_or(Open::NothingCommitted)?;
+        let pure = field.pure.is_some().then(|| Pure::of(winner, pure, &pairs[2..]));
+        let (runs, events) = (self.runs, self.events);
+        Ok(Outcome { winner, best, chosen, verified_plan, verified, pure, runs, events })
+    }
+
+    /// Whether the race may go on.
+    fn within(&self) -> Result<(), Open> {
+        if self.events > self.most_events { Err(Open::TooLong) } else { Ok(()) }
+    }
+
+    /// The rate of a plan that runs alone, to tell how long rounds are to be.
+    fn pilot(&mut self, plan: Runner<'_>) -> Result<f64, CliError> {
+        let mut pilot = PILOT / plan.candidate.forecast.committed_per_s.max(1.0);
+        loop {
+            if let Some(rate) = positive(self.one(plan, pilot)?) {
+                return Ok(rate);
+            }
+            // It may have been foretold far too much, or commit nothing at all.
+            if pilot >= LONGEST || self.events > self.most_events {
+                return Ok(1.0 / pilot);
+            }
+            pilot *= LONGER;
+        }
+    }
+
+    /// The rounds of a race: the best of these plans, and its rate in the last one. `fastest` is a rate that one of them has.
+    fn eliminate<'a>(
+        &mut self,
+        plans: &[Runner<'a>],
+        what: &str,
+        mut fastest: f64,
+    ) -> Result<(Runner<'a>, f64), Stop> {
+        let mut runners: Vec<(Runner<'a>, Rate)> =
+            plans.iter().map(|&plan| (plan, Rate::default())).collect();
+        for (place, round) in ROUNDS.iter().enumerate() {
+            let length = round.commits.max(round.each * self.customers) / fastest;
+            let shown = self.shown(&format!("{what} {} of {}", place + 1, ROUNDS.len()), runners.len());
+            for (runner, rate) in &mut runners {
+                self.within()?;
+                *rate = self.one(*runner, length)?;
+                shown.inc();
+            }
+            drop(shown);
+            runners.sort_by(|a, b| b.1.per_s.total_cmp(&a.1.per_s));
+            fastest = positive(runners[0].1).ok_or(Open::NothingCommitted)?;
+            let mut place = 0;
+            runners.retain(|(_, rate)| {
+                place += 1;
+                place <= round.most && rate.per_s >= round.within * fastest
+            });
+        }
+        Ok((runners[0].0, fastest))
+    }
+
+    /// The best of the plans that are pure in one way: the winner of all, if it is one of them; else who wins among themselves. `None` if there are
+    /// none, or none commits anything.
+    fn best_pure<'a>(
+        &mut self,
+        via: Via,
+        plans: &[Runner<'a>],
+        winner: Runner<'a>,
+    ) -> Result<Option<Runner<'a>>, Stop> {
+        if winner.all_by(via) {
+            return Ok(Some(winner));
+        }
+        let Some(first) = plans.first() else { return Ok(None) };
+        let first = self.pilot(*first)?;
+        match self.eliminate(plans, &format!("{via} plans, round"), first) {
+            Ok((best, _)) => Ok(Some(best)),
+            Err(Stop::Open(Open::NothingCommitted)) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Which of the shortlist and the plans after it is the fastest, as `tune --verify` runs them.
+    fn verified<'a>(&mut self, seed: u64, field: &Field<'a>, fastest: f64) -> Result<Runner<'a>, Stop> {
+        let length = VERIFIED.max(EACH * self.customers) / fastest;
+        // By the sum of their rates; the choice, which the shortlist begins with, is among the finalists as it is in `tune --verify`.
+        let mut finalists: Vec<(Runner<'_>, f64)> = field.shortlist.iter().map(|&plan| (plan, 0.0)).collect();
+        for turn in 0..=u64::from(tune::AGAIN) {
+            self.seed(seed + (VERIFYING + turn) * SEEDS_APART)?;
+            let mut done = 0;
+            loop {
+                let what = if turn == 0 && done > 0 { "further plans" } else { "the shortlist" };
+                let shown = self.shown(what, finalists.len() - done);
+                for (runner, sum) in &mut finalists[done..] {
+                    self.within()?;
+                    *sum += self.one(*runner, length)?.per_s;
+                    shown.inc();
+                }
+                drop(shown);
+                done = finalists.len();
+                let next =
+                    if turn == 0 { field.further(&finalists, length.min(LONGEST)) } else { Vec::new() };
+                if next.is_empty() {
+                    break;
+                }
+                finalists.extend(next.into_iter().map(|plan| (plan, 0.0)));
+            }
+            if let Some((_, others)) = finalists.split_first_mut() {
+                others.sort_by(|a, b| b.1.total_cmp(&a.1));
+            }
+            finalists.truncate(tune::FINALISTS);
+        }
+        // Of equals the first.
+        let faster =
+            |best: (Runner<'a>, f64), one: &(Runner<'a>, f64)| if one.1 > best.1 { *one } else { best };
+        Ok(finalists.iter().fold((field.chosen, 0.0), faster).0)
+    }
+
     /// Shows how many of so many plans have run in a stage.
     fn shown(&self, stage: &str, plans: usize) -> Progress {
         let title = format!("{}, {stage}", self.name);
@@ -347,7 +502,11 @@ impl Track<'_> {
                 "a table had no room for what {plan} commits",
                 plan = plan.name
             ))
-            .hint("its rate would count for nothing: give combinations more room (regret/draw.rs)"));
+            .hint(if self.given {
+                "its rate would count for nothing: give tables more room with `set`, or fewer threads and coroutines"
+            } else {
+                "its rate would count for nothing: give combinations more room (regret/draw.rs)"
+            }));
         }
         // A plan under which nothing commits in so short a time has lost; that is no failure.
         run.nothing_wrong(&self.context.command).map_err(|error| {
@@ -427,10 +586,10 @@ mod tests {
             tune::profile_for(&spec, &fabric, None, std::path::Path::new("unused"), &context).unwrap();
         let found =
             tune::rankings(&spec, std::slice::from_ref(&spec.protocol), &fabric, &profile, &|| true).unwrap();
-        let mut field = Field::of(&found).unwrap();
+        let mut field = Field::of(&found, false).unwrap();
         field.plans.truncate(2);
         field.shortlist.truncate(2);
-        let ended = |most| match run_within(most, 0, &spec, &field, &context).unwrap() {
+        let ended = |most| match run_within(most, "a".to_owned(), &spec, &field, &context).unwrap() {
             End::Won(outcome) => (None, outcome.runs, outcome.events),
             End::Open { why, runs, events } => (Some(why), runs, events),
         };
@@ -441,7 +600,4 @@ mod tests {
         let (why, runs, first) = ended(0);
         assert!((why, runs) == (Some(Open::TooLong), 1) && first < events, "{why:?} after {runs} runs");
     }
-
-    /// Nodes, threads and coroutines of the largest load that is drawn.
-    const MOST_CUSTOMERS: f64 = 4.0 * 2.0 * 16.0;
 }

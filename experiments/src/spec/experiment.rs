@@ -48,7 +48,7 @@ pub enum SpecKind {
     Run,
     /// Requests alone: what NICs and cores give, without transactions.
     Primitive,
-    /// Combinations drawn from the seed, each tuned and compared with every plan there is.
+    /// Combinations drawn from the seed, or points that are given: each tuned and compared with every plan there is.
     Regret,
 }
 
@@ -219,9 +219,8 @@ impl Experiment {
             }
         }
         let grid = grid(document, &base, &written.grid)?;
-        if written.kind != SpecKind::Regret {
-            settings(document, &base, &written)?;
-        }
+        settings(document, &base, &written)?;
+        let first = (written.kind == SpecKind::Regret).then(|| first_given(&written)).flatten();
         if let (Some(count), true) = (&written.combinations, written.kind != SpecKind::Regret) {
             return Err(document.error(count, "combinations: they are drawn for `kind: regret` alone"));
         }
@@ -235,9 +234,8 @@ impl Experiment {
         let figures = figures(document, written.kind, &grid, &written.figures)?;
         let places = places(document, &written);
         contradicted(document, &base, &written)?;
-        let mut points = match written.kind {
-            SpecKind::Regret => {
-                nothing_picked(document, &written)?;
+        let mut points = match (written.kind, &first) {
+            (SpecKind::Regret, None) => {
                 combinations::drawn(document, written.combinations.as_ref(), base.seed, &protocols)?
             }
             _ => expand(&base, &grid).map_err(|why| match written.grid.0.first() {
@@ -250,6 +248,10 @@ impl Experiment {
             for point in &mut points {
                 point.spec.duration = limits::usual_duration(&point.spec.fabric);
             }
+        }
+        if let Some((key, at)) = first {
+            raced(document, &written, &key, at)?;
+            combinations::given(&mut points, &protocols, &places)?;
         }
         for point in &points {
             point.spec.check().map_err(|unfit| places.blame(point, unfit.keys, unfit.in_file()))?;
@@ -287,7 +289,7 @@ impl Experiment {
 
     /// The fabrics of all points, each once, joined by commas.
     pub fn fabrics(&self) -> String {
-        if self.kind == SpecKind::Regret {
+        if self.kind == SpecKind::Regret && !self.points.iter().any(|point| point.pure) {
             // Nearly as many as there are points.
             return "sim:shipped,sim:drawn".to_owned();
         }
@@ -390,10 +392,11 @@ fn of_perftest(error: CliError) -> CliError {
     }
 }
 
+fn at<T>(value: &Spanned<T>) -> At {
+    (value.referenced.line(), value.referenced.column())
+}
+
 fn places(document: &Document, written: &Written) -> Places {
-    fn at<T>(value: &Spanned<T>) -> At {
-        (value.referenced.line(), value.referenced.column())
-    }
     let base = written.of_base().into_iter();
     let axes = written.grid.0.iter();
     Places {
@@ -465,19 +468,35 @@ fn settings(document: &Document, base: &RunSpec, written: &Written) -> Result<()
     Ok(())
 }
 
-/// Refuses what a combination takes from the seed, so that nobody picks.
-fn nothing_picked(document: &Document, written: &Written) -> Result<(), CliError> {
-    let mut picked = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
-    if let Some((key, Some(value))) = picked.find(|(_, value)| value.is_some()) {
-        return Err(document.error(value, format!("{key}: combinations are drawn, it cannot be picked")));
+/// The first key that gives points, if any does, and where it or its value is: all but the seed, by which combinations are drawn.
+fn first_given(written: &Written) -> Option<(String, At)> {
+    let of_base = written.of_base().into_iter().filter(|(key, _)| *key != "seed");
+    let mut of_base = of_base.filter_map(|(key, value)| Some((key.to_owned(), at(value.as_ref()?))));
+    let named =
+        || written.set.0.first().map(|entry| &entry.0).or(written.grid.0.first().map(|entry| &entry.0));
+    of_base.next().or_else(|| named().map(|key| (key.value.clone(), at(key))))
+}
+
+/// Refuses what points that are given, of which `first` tells at `at`, cannot have beside a race of all plans.
+fn raced(document: &Document, written: &Written, first: &str, (line, column): At) -> Result<(), CliError> {
+    if let Some(count) = &written.combinations {
+        let why = format!(
+            "combinations: they are drawn, and here points are given (`{first}` at {line}:{column}): one of the two"
+        );
+        return Err(document
+            .error(count, why)
+            .hint("leave `combinations` out, or all keys of a run but `seed`"));
     }
-    let named = written.set.0.first().map(|e| &e.0).or(written.grid.0.first().map(|e| &e.0));
-    match named {
-        Some(key) => {
-            Err(document.error(key, format!("{}: combinations are drawn, it cannot be picked", key.value)))
+    let of_base = written.of_base().into_iter().filter_map(|(key, value)| Some((key, at(value.as_ref()?))));
+    let of_grid = written.grid.0.iter().map(|(axis, _)| (axis.value.as_str(), at(axis)));
+    for (key, (line, column)) in of_base.chain(of_grid) {
+        let both = (key == "protocol" && written.protocols.is_some())
+            .then_some("`protocols` says already which ones the tuner chooses from");
+        if let Some(why) = combinations::decided(key).or(both) {
+            return Err(document.error_at(line, column, format!("{key}: {why}")));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 fn grid(document: &Document, base: &RunSpec, written: &Entries<AxisValues>) -> Result<Vec<Axis>, CliError> {

@@ -88,7 +88,10 @@ fn mistakes_have_line_and_column() {
         ("kind: walk\n", "a.yaml:3:7: kind: unknown variant"),
         ("combinations: 3\n", "a.yaml:3:15: combinations: they are drawn for `kind: regret` alone"),
         ("protocols: all\n", "a.yaml:3:12: protocols: they are chosen from in `kind: regret` alone"),
-        ("kind: regret\n", "a.yaml:2:9: fabric: combinations are drawn"),
+        (
+            "kind: regret\ncombinations: 2\n",
+            "a.yaml:4:15: combinations: they are drawn, and here points are given (`fabric` at 2:9)",
+        ),
         ("set: {hot: [1]}\n", "a.yaml:3:7: set.hot: a workload's setting"),
         (
             "set: {hot_share: 0.1}\n",

@@ -27,6 +27,8 @@ pub struct Point {
     pub spec: RunSpec,
     /// Tune it, and compare the choice with every plan there is under these protocols; of none it is run.
     pub against: Vec<String>,
+    /// Of what is compared: find the best pure plans too, as of all points that a file gives. Combinations that are drawn have none.
+    pub pure: bool,
 }
 
 impl Point {
@@ -70,7 +72,7 @@ pub fn expand(base: &RunSpec, axes: &[Axis]) -> Result<Vec<Point>, String> {
                 spec.apply(&axis.name, value).map_err(|why| format!("{} {value}: {why}", axis.name))?;
                 at.push((axis.name.clone(), shown(&spec, &axis.name, value)));
             }
-            Ok(Point { index, at, spec, against: Vec::new() })
+            Ok(Point { index, at, spec, against: Vec::new(), pure: false })
         })
         .collect()
 }

@@ -306,6 +306,12 @@ const REGRET: Columns = &[
     ("verified_regret", Number),
     ("verified_regret_error", Amount),
     ("events", Count),
+    ("best_one_sided", Words),
+    ("best_one_sided_per_s", Amount),
+    ("best_two_sided", Words),
+    ("best_two_sided_per_s", Amount),
+    ("mixing_gain", Number),
+    ("mixing_gain_error", Amount),
 ];
 
 const SCOREBOARD: Columns = &[

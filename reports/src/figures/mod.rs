@@ -2,6 +2,7 @@
 //! from, a sentence computed from that frame, and where its numbers come from.
 
 pub mod asked;
+pub mod best;
 pub mod breakdown;
 mod by_coroutines;
 pub mod comparison;

@@ -6,7 +6,7 @@
 use polars::prelude::*;
 use primitives::measure::at_share;
 
-use super::{Drawn, Section, names, provenance_of, slug};
+use super::{Drawn, Section, best, names, provenance_of, slug};
 use crate::chart::lines::{Axis, Lines, Series};
 use crate::chart::scale::Kind;
 use crate::chart::{Body, Figure, Panel};
@@ -32,11 +32,12 @@ const COLUMNS: [&str; 14] = [
     "verified_regret",
 ];
 
-/// One figure per sweep.
+/// One figure per sweep; of points that were given one more, of their best plans.
 pub fn draw(results: &[&Results]) -> Framed<Vec<Drawn>> {
     let mut drawn = Vec::new();
     for (results, name) in results.iter().zip(names(results)) {
         drawn.extend(one(results, &name)?);
+        drawn.extend(best::draw(results)?);
     }
     Ok(drawn)
 }
@@ -63,6 +64,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     if rows.height() == 0 {
         return Ok(None);
     }
+    let noun = if best::given(results)?.height() > 0 { "point" } else { "combination" };
     let column = |name: &str| floats(&rows, name);
     let (regret, error) = (column("regret")?, column("prediction_error")?);
     let (verified, known) = (column("verified_regret")?, column("regret_error")?);
@@ -84,7 +86,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
         Panel {
             title: title.to_owned(),
             chip: Some(results.record.provenance),
-            body: Body::Lines(Lines::of(axis(x_title), axis("share of combinations"), series, 300.0)),
+            body: Body::Lines(Lines::of(axis(x_title), axis(&format!("share of {noun}s")), series, 300.0)),
         }
     };
     let (lost, off) = (of(&regret, &|_| true), of(&error, &|_| true));
@@ -113,7 +115,7 @@ fn one(results: &Results, name: &str) -> Framed<Option<Drawn>> {
     };
     let caption = format!(
         "Over {}, each compared with every plan the model tells apart: the tuner's choice loses {} of the best plan's rate in half of them, {} in 19 of 20 at most, and {} in the worst{known}; its prediction is off by {} in half of them.{checks}{open}",
-        human::count(lost.len() as u64, "combination"),
+        human::count(lost.len() as u64, noun),
         human::percent(at(&lost, 0.5)),
         human::percent(at(&lost, 0.95)),
         human::percent(at(&lost, 1.0)),

@@ -262,6 +262,36 @@ pub fn tune(root: &Path, name: &str, plans: usize, verify: bool) -> PathBuf {
 
 pub const REGRET: &str = "point,fabric,workload,settings,protocol,nodes,threads,coroutines,replicas,cache_bytes,seed,protocols,plans,runs,tuned,best,best_protocol,bottleneck,predicted_per_s,got_per_s,prediction_error,predicted_aborted_share,aborted_share,best_predicted_per_s,best_per_s,regret,regret_error,verified,verified_protocol,verified_per_s,verified_regret,verified_regret_error,events";
 
+/// The columns of points that are given, and of the grid that gives them.
+pub const GIVEN: &str = "best_one_sided,best_one_sided_per_s,best_two_sided,best_two_sided_per_s,mixing_gain,mixing_gain_error,axis_fabric,axis_protocol";
+
+/// A search of given points: on one card a mix of primitives gains, on the other, which has no one-sided verbs, there is nothing to mix.
+pub fn best_of_all(root: &Path, name: &str) -> PathBuf {
+    let mut csv = format!("{REGRET},{GIVEN}\n");
+    for (i, (fabric, protocol)) in
+        [("cx4-edr", "occ"), ("cx4-edr", "mvcc"), ("tcp-10g", "occ"), ("tcp-10g", "mvcc")]
+            .into_iter()
+            .enumerate()
+    {
+        let (best, one, gain) = match i {
+            0 => ("mixed", "one-sided,2e6", "0.25,0.01"),
+            1 => ("one-sided", "one-sided,2.5e6", "0,0"),
+            _ => ("two-sided", ",", "0,0"),
+        };
+        let _ = writeln!(
+            csv,
+            "{i},sim:{fabric},smallbank,,{protocol},4,4,10,3,,1,1,160,225,{best},{best},{protocol},latency,2.4e6,2.5e6,-0.04,0.1,0.1,2.4e6,2.5e6,0,0,{best},{protocol},2.5e6,0,0,1000,{one},two-sided,1.5e6,{gain},sim:{fabric},{protocol}",
+        );
+    }
+    let mut record = record("regret", SIM, 4);
+    record["fabric"] = json!("sim:cx4-edr,sim:tcp-10g");
+    record["profile"] = Value::Null;
+    record["question"] = json!("What does mixing gain?");
+    record["spec"] =
+        json!({ "figures": [{"title": "Tuned", "x": "protocol", "y": "got_per_s", "by": "fabric"}] });
+    write_dir(root, name, &record, &[("points.csv", &csv)])
+}
+
 /// A sweep of regret: one choice is better than the winner of its race, and the last race has no winner.
 pub fn regret(root: &Path, name: &str) -> PathBuf {
     let mut csv = REGRET.to_owned() + "\n";
