@@ -290,6 +290,21 @@ fn calls_run_over_every_transport() {
     }
 }
 
+/// ATOMICs of so many queue pairs take milliseconds to settle: a fixed duration that is shorter says so, in the point and in the record.
+#[test]
+fn a_fixed_duration_says_that_the_load_was_not_steady() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let text = "question: Is it steady?\nkind: primitive\nfabric: sim:cx6\nservers: 1\nnodes: 17\nthreads: 8\n\
+                coroutines: 16\nverb: cas\naddresses: 1024\nduration: 2ms\n";
+    std::fs::write(temp.path().join("short.yaml"), text).expect("written");
+    let done = doorbell(temp.path(), &["experiment", "short.yaml", "--out", "short"]);
+    assert!(done.status.success() && stderr(&done).contains("was not steady"), "{}", stderr(&done));
+    let points = std::fs::read_to_string(temp.path().join("short/points.csv")).expect("points");
+    assert!(points.contains(",unsettled"), "{points}");
+    let record = std::fs::read_to_string(temp.path().join("short/run.json")).expect("a record");
+    assert!(record.contains("1 of 1 point was not steady in the measured time"), "{record}");
+}
+
 /// A precision holds for requests too, and what is usual is that of each point's own fabric.
 #[test]
 fn a_precision_is_kept_and_usual_times_are_those_of_the_fabric() {

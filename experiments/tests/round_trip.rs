@@ -65,8 +65,8 @@ fn round_trip(truth: &Profile, scope: Scope, trial: usize) -> Calibrated {
 }
 
 /// Asserts what comes back, each number within its share and so many of all called pinned at the least, and prints the table that
-/// CALIBRATION.md shows.
-fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)], least: usize) {
+/// CALIBRATION.md shows; the numbers that are called pinned.
+fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)], least: usize) -> Vec<String> {
     let truth = Profile::shipped(name).expect("it is shipped");
     let done = round_trip(&truth, Scope { threads, ..SCOPE }, 0);
     let own = |name: &str| {
@@ -116,6 +116,7 @@ fn recovers(name: &str, threads: u16, pinned: &[(&str, f64)], least: usize) {
     assert_eq!(read.content_hash(), done.profile.content_hash());
     let carried = done.numbers.iter().any(|n| !n.fitted);
     assert!(text.contains("a round trip") && text.contains("carried over") == carried, "{}", &text[..800]);
+    called.iter().map(|n| n.name.clone()).collect()
 }
 
 #[test]
@@ -155,8 +156,10 @@ fn connectib_fdr_comes_back() {
         ("cpu.doorbell", 0.05),
         ("cpu.rpc_decode", 0.25),
     ];
-    // Five of the ten are called pinned: of the others each is a part of a sum, within its share all the same.
-    recovers("connectib-fdr", SCOPE.threads, &pinned, 5);
+    let called = recovers("connectib-fdr", SCOPE.threads, &pinned, 5);
+    let known =
+        ["nic.requester_read", "nic.responder_read", "nic.atomic_hold", "nic.pass_latency", "cpu.doorbell"];
+    assert!(known.iter().all(|number| called.iter().any(|name| name == number)), "{called:?}");
     // With 8 threads the sum of the READ's requester and of `completion_entry` (1 ns) comes back, but not which is which. With the
     // 14 threads of its machines both do; but then the edge of the queue pairs' cache does not show.
     recovers("connectib-fdr", 14, &[("nic.requester_read", 0.05)], 1);
