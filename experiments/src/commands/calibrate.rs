@@ -11,6 +11,7 @@ use crate::calibrate::solve::Settings;
 use crate::calibrate::{Calibrated, Listeners, Residual, Stage, Targets, calibrate, most_evaluations};
 use crate::error::CliError;
 use crate::fabrics::profile;
+use crate::names;
 use crate::nearby::Wanted;
 use crate::output::{change, check_new, emit, table};
 use crate::progress::{Progress, Task};
@@ -35,8 +36,9 @@ pub fn run(args: &CalibrateArgs, context: &Context) -> Result<(), CliError> {
     };
     each_once("--only", &args.only)?;
     let start = profile(&choice)?;
-    let out =
-        args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.calibrated.profile.yaml", start.name)));
+    // A profile may be called what no file can be.
+    let usual = || PathBuf::from(format!("{}.calibrated.profile.yaml", names::for_file(&start.name)));
+    let out = args.out.clone().unwrap_or_else(usual);
     check_new(&out)?;
     if args.from.is_some() && start.nic.interface == Interface::Messages {
         let message =
