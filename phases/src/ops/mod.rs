@@ -278,8 +278,6 @@ pub(crate) struct Context {
     clock: Clock,
     /// Time passes by what is charged, not by what is done.
     virtual_time: bool,
-    /// Lock words that CASes ask for are freed by FETCH_ADD: a CAS that fails may undo a WRITE.
-    frees_by_add: bool,
     torn: Cell<u64>,
     sabotage: Cell<Option<Sabotage>>,
 }

@@ -495,7 +495,7 @@ impl OneSided {
     fn stage_word(&self, batch: &mut Batch<'_, AnyNic>, access: &Access, from: usize) {
         let at = self.context.at(access.primary, access.location);
         let image = access.image();
-        if self.context.frees_by_add && !self.context.sabotaged(Sabotage::FreeByWrite) {
+        if self.context.plan.adds_to_free() && !self.context.sabotaged(Sabotage::FreeByWrite) {
             let difference = image.word(from).wrapping_sub(access.header.0);
             return batch.fetch_add(at, difference, image, access.image_words() as u32);
         }

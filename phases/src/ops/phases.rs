@@ -47,7 +47,6 @@ impl Phases {
         cache: LocationCache,
         skew: Skew,
     ) -> Phases {
-        let caps = site.net.port.nic().caps();
         let context = Rc::new(Context {
             plan,
             store: cluster.store(site.node).clone(),
@@ -58,8 +57,7 @@ impl Phases {
             net: site.net.clone(),
             cache: plan.get().location_cache.then_some(cache),
             clock: Clock::new(site.node, site.worker, skew),
-            virtual_time: caps.virtual_time,
-            frees_by_add: caps.failed_cas_stores && plan.nic_owns_lock_words(),
+            virtual_time: site.net.port.nic().caps().virtual_time,
             torn: Cell::new(0),
             sabotage: Cell::new(None),
         });

@@ -376,6 +376,7 @@ pub struct CheckedPlan {
     plan: Plan,
     nic_owns_lock_words: bool,
     nic_owns_leases: bool,
+    adds_to_free: bool,
 }
 
 impl CheckedPlan {
@@ -410,6 +411,13 @@ impl CheckedPlan {
         self.nic_owns_lock_words
     }
 
+    /// Whether a lock word that this transaction alone holds is freed by FETCH_ADD and not by WRITE: rivals ask for it by CAS, and one that
+    /// fails may undo a WRITE ([`Caps::failed_cas_stores`]).
+    #[inline]
+    pub fn adds_to_free(&self) -> bool {
+        self.adds_to_free
+    }
+
     /// Whether leases of local records, too, are extended through the NIC.
     #[inline]
     pub fn nic_owns_leases(&self) -> bool {
@@ -436,7 +444,12 @@ impl Plan {
         let apart = caps.atomic_scope != AtomicScope::Global;
         let renews = matches!(needs.packing, Packing::Leased | Packing::Versions)
             && self.validate.is_some_and(|step| step.via == Via::OneSided);
-        Ok(CheckedPlan { plan: self, nic_owns_lock_words: cas && apart, nic_owns_leases: renews && apart })
+        Ok(CheckedPlan {
+            plan: self,
+            nic_owns_lock_words: cas && apart,
+            nic_owns_leases: renews && apart,
+            adds_to_free: cas && apart && caps.failed_cas_stores,
+        })
     }
 
     /// Everything that is wrong with the plan, in phase order; empty if it can run.

@@ -310,15 +310,11 @@ impl Meter {
         let means = batch_means(&self.series(from.div_ceil(slot), last));
         let settled = means.filter(|_| self.wanted.is_none()).map(|means| {
             let all = self.series(0, last);
-            let (counted, begun) = (from.div_ceil(slot) as usize, mser5(&all));
-            let steady = begun.filter(|cut| *cut > counted).map(|cut| batch_means(&all[cut..]));
+            let counted = from.div_ceil(slot) as usize;
             // The mean that was got, against what would have been known from there on.
-            let moved = match steady {
-                None => false,
-                Some(Some(steady)) => (means.mean / steady.mean - 1.0).abs() > steady.relative,
-                Some(None) => true,
-            };
-            means.independent && begun.is_some() && !moved
+            let within = |steady: BatchMeans| (means.mean / steady.mean - 1.0).abs() <= steady.relative;
+            let begun = |cut: usize| cut <= counted || batch_means(&all[cut..]).is_some_and(within);
+            means.independent && mser5(&all).is_some_and(begun)
         });
         Steadiness {
             warm_up: Nanos(from),

@@ -220,6 +220,18 @@ fn local_locks_go_through_the_nic_only_where_its_atomics_stand_alone() {
     assert!(!two.nic_owns_lock_words());
 }
 
+#[test]
+fn locks_are_freed_by_adding_where_rivals_cas_them_and_a_failed_cas_may_undo_a_write() {
+    let adds = |preset: Preset, scope, failed_cas_stores| {
+        let caps = Caps { failed_cas_stores, ..caps(true, scope) };
+        preset.plan().check(&caps, &Needs::OCC).unwrap().adds_to_free()
+    };
+    assert!(adds(Preset::OneSided, AtomicScope::Nic, true));
+    assert!(!adds(Preset::OneSided, AtomicScope::Nic, false));
+    // CPUs ask for these.
+    assert!(!adds(Preset::TwoSided, AtomicScope::Nic, true));
+}
+
 /// Every combination of primitives, cache and a flag per phase, valid or not.
 fn all_combinations(needs: &Needs) -> Vec<Plan> {
     let mut plans = Vec::new();
