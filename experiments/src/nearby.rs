@@ -34,8 +34,13 @@ impl Wanted {
 
     fn advice(self, path: &Path) -> String {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Also where a file in another directory names it.
+        let from = match std::env::current_dir() {
+            Ok(here) if path.is_relative() => format!("paths start from {}; ", here.display()),
+            _ => String::new(),
+        };
         if !folder.is_dir() {
-            return format!("there is no directory {} either; {}", folder.display(), self.made());
+            return format!("there is no directory {} either; {from}{}", folder.display(), self.made());
         }
         let mut names: Vec<String> = std::fs::read_dir(folder)
             .into_iter()
@@ -52,7 +57,7 @@ impl Wanted {
             names.truncate(TOLD);
             advice.push(format!("{} has {}{more};", folder.display(), names.join(", ")));
         }
-        advice.push(self.made().to_owned());
+        advice.push(format!("{from}{}", self.made()));
         advice.join(" ")
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::bench::{self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample, Scope};
+use primitives::bench::{
+    self, BenchVerb, LoadError, ON_CARD_BYTES, Point, Rung, Sample, Scope, most_addresses,
+};
 use primitives::measure::{PointResult, Row};
 use primitives::mesh::{Blame, FabricSpec, LaunchError};
 use primitives::verbs::Transport;
@@ -144,6 +146,19 @@ pub fn admit(spec: &RunSpec, fabric: &Fabric) -> Result<(), (&'static [&'static 
         // No other fabric has a card whose memory could be asked for.
         _ => 0,
     };
+    let most = most_addresses(&point);
+    if u64::from(point.addresses) > most {
+        let why = format!(
+            "{} addresses of {} B are not there: of {} memory {most} are asked for",
+            point.addresses,
+            point.payload,
+            if point.on_card { "the card's" } else { "a node's" }
+        );
+        return Err((
+            &["addresses", "memory", "payload"],
+            CliError::usage(why).hint("addresses: 0 takes as many as there are"),
+        ));
+    }
     if point.on_card && has < ON_CARD_BYTES {
         let why = format!("{} has {has} B of memory on its card, {ON_CARD_BYTES} are needed", spec.fabric);
         return Err((&["memory", "fabric"], CliError::usage(why)));

@@ -173,6 +173,12 @@ fn advice(message: &str) -> Option<&'static str> {
 fn question(message: &str) -> Option<String> {
     let (found, expected) = message.split_once("expected ")?;
     let found = found.split('`').nth(1)?;
+    // Eight times apart, and one capital letter.
+    let bits = ["b/s", "bps", "bit/s"].iter().any(|unit| found.to_lowercase().ends_with(unit))
+        && !found.contains('B');
+    if bits && expected.contains("`GB/s`") {
+        return Some("GB/s are 10⁹ bytes a second: a link of 100 Gb/s has 12.5".to_owned());
+    }
     let names = expected.trim_start_matches("one of ").split(',').map(|name| name.trim().trim_matches('`'));
     meant(found, names)
 }

@@ -61,6 +61,8 @@ pub struct Report {
     pub answers: Vec<String>,
     /// What a person at a terminal should know: files cut off, runs that are partial. The page says so too.
     pub notes: Vec<String>,
+    /// Experiments that were joined, and from which shards. The page says so too.
+    pub joined: Vec<String>,
     /// The runs that lack points. The page says so too.
     pub unfinished: Vec<Unfinished>,
     /// Directories and files that were left out, and why. The page says so too.
@@ -155,7 +157,9 @@ pub fn render(dirs: &[PathBuf], out: &Path, options: &Options) -> Result<Report,
     let mut notes = notes(&results);
     notes.extend(older::left(before, &ids, &folder));
     let unfinished = results.iter().filter_map(Unfinished::of).collect();
-    Ok(Report { page: page_path, figures: ids, answers: told, notes, unfinished, problems })
+    let joined =
+        results.iter().filter_map(|r| Some(format!("{}: {}", r.label, r.joined.as_ref()?))).collect();
+    Ok(Report { page: page_path, figures: ids, answers: told, notes, joined, unfinished, problems })
 }
 
 fn load_all(dirs: &[PathBuf]) -> (Vec<Results>, Vec<LoadError>) {

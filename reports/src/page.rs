@@ -175,7 +175,14 @@ impl RunLine {
             badges,
             notes: {
                 let precision = load::precision(&results.points).map(|precision| precision.told);
-                results.notes.iter().cloned().chain(precision).chain(record.notes.iter().cloned()).collect()
+                results
+                    .joined
+                    .iter()
+                    .chain(&results.notes)
+                    .cloned()
+                    .chain(precision)
+                    .chain(record.notes.iter().cloned())
+                    .collect()
             },
         })
     }

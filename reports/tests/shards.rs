@@ -72,7 +72,8 @@ fn shards_are_joined_in_point_order() {
     let report = draw(&dirs, temp.path(), false).unwrap();
     assert_eq!(rates(temp.path()), [1, 2, 3, 4, 5, 6, 7, 8]);
     let notes = report.notes.join("\n");
-    assert!(notes.contains("joined from shards 2/3 (scale-2-of-3), 3/3"), "{notes}");
+    let joined = report.joined.join("\n");
+    assert!(joined.contains("joined from shards 2/3 (scale-2-of-3), 3/3"), "{joined}");
     assert!(!notes.contains("missing") && !notes.contains("partial"), "{notes}");
     // It takes all of them to make it again.
     let page = std::fs::read_to_string(&report.page).unwrap();

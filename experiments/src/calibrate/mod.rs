@@ -1,6 +1,8 @@
 //! Fitting a profile's free numbers: to what papers print ([`Targets::of_claims`]), or to what a card was measured to do
 //! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
 //!
+//! A target weighs as much as it is known: one whose confidence interval is wider than [`solve::Settings::noise`] counts for so much less.
+//!
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
 //! number's resolution ([`solve::Fit::resolution`]), inflation ([`solve::Fit::inflation`]) and standard error ([`solve::Fit::error`]),
 //! all three of the side on which it shows less where the search ended: with a resolution from [`PINNED`] on,
@@ -53,13 +55,17 @@ pub const FITS: f64 = 0.05;
 /// Begins what speaks against a profile whose fit left more than [`FITS`].
 pub const MISFIT: &str = "fitted with a root mean square error of";
 
-/// What speaks against a profile whose fit left this error, if it is too much. Of one that was ended nobody knows what it would have left.
-fn misfit(rms: f64, ended: bool) -> Option<String> {
+/// What speaks against a profile whose fit left this error, if it is too much. Of one that was ended nobody knows what it would have left,
+/// nor of one that was let move some numbers only.
+fn misfit(rms: f64, ended: bool, held: usize) -> Option<String> {
     // What is no number is no fit.
     let fits = rms <= FITS;
-    let why = match ended {
-        true => "the fit was ended early",
-        false => "the simulator's model does not describe what was measured",
+    let why = match (ended, held) {
+        (true, _) => "the fit was ended early".to_owned(),
+        (false, 0) => {
+            "from where it started, the simulator's model came no nearer to what was measured".to_owned()
+        }
+        (false, held) => format!("{held} of its free numbers were not fitted"),
     };
     (!fits).then(|| format!("{MISFIT} {:.1} %, more than {:.0} %: {why}", 100.0 * rms, 100.0 * FITS))
 }
@@ -69,6 +75,14 @@ pub fn most_evaluations(numbers: usize, rounds: usize) -> usize {
     let rounds = rounds + rounds.min(AGAIN);
     // Two starts, both sides of each number, and the profile as it is written.
     2 + rounds * (numbers + solve::STEPS) + 2 * numbers + 1
+}
+
+/// What a target that is known within so much counts for, beside one that is known as well as a short simulation is: least squares divide
+/// each error by how far chance alone may take it.
+fn weight(within: Option<f64>) -> f64 {
+    let noise = Settings::default().noise;
+    // What a file says of it may be anything, and no target is worth nothing.
+    within.filter(|within| *within > noise).map_or(1.0, |within| (noise / within).max(0.01))
 }
 
 /// Relative change of a target per relative change of a number from which the number counts as moving it.
@@ -121,6 +135,8 @@ pub struct Residual {
     pub before: f64,
     /// Relative error with the profile as written.
     pub after: f64,
+    /// How well it is known: the half width of its confidence interval over it, where that was measured.
+    pub within: Option<f64>,
     /// The free numbers that move it, the first one most; `None` if the fit was ended before that was known.
     pub moved_by: Option<Vec<String>>,
 }
@@ -130,10 +146,18 @@ impl Residual {
     pub fn missed(&self) -> Option<String> {
         let moved_by = self.moved_by.as_ref().filter(|_| self.after.is_nan() || self.after.abs() > FITS)?;
         let who = match &moved_by[..] {
-            [] => "no free number moves it".to_owned(),
+            [] => "none of the numbers fitted moves it where the fit ended".to_owned(),
             some => format!("what moves it ({}) is held by other targets or its bounds", some.join(", ")),
         };
-        Some(format!("{} stays {} off: {who}", self.target, change(self.after)))
+        let known = match self.within.filter(|within| *within > Settings::default().noise) {
+            Some(within) => format!(", and is known only ± {:.1} %", 100.0 * within),
+            None => String::new(),
+        };
+        Some(format!("{} stays {} off{known}: {who}", self.target, change(self.after)))
+    }
+
+    fn weight(&self) -> f64 {
+        weight(self.within)
     }
 }
 
@@ -149,6 +173,10 @@ pub struct Calibrated {
     pub origin: String,
     /// Simulations of the whole set of targets.
     pub evaluations: usize,
+    /// Root mean square error, weighed, where the search ended: before the numbers were rounded.
+    pub left: f64,
+    /// Free numbers of the profile that it was not let move.
+    pub held: usize,
     /// Ctrl-C ended it.
     pub interrupted: bool,
 }
@@ -218,6 +246,7 @@ pub fn calibrate(
         ))
         .hint(suggest(name, &known)));
     }
+    let known = free.len();
     let free: Vec<(String, Quantity)> =
         free.into_iter().filter(|(name, _)| only.is_empty() || only.contains(name)).collect();
     let with = |moving: &[usize], values: &[f64]| {
@@ -233,10 +262,13 @@ pub fn calibrate(
     };
     let all: Vec<usize> = (0..free.len()).collect();
     let starts: Vec<Free> = free.iter().enumerate().map(|(at, (_, q))| bounds(at, q.value)).collect();
+    let held = known - free.len();
+    let weights: Vec<f64> = targets.list.iter().map(|target| weight(target.within)).collect();
+    // As the search sees them, weighed.
     let errors = |profile: &Profile, rows: &[bool]| {
         let errors = targets.errors(profile, rows, interrupt);
         (heard.evaluated)();
-        errors
+        errors.map(|all| all.iter().zip(&weights).map(|(error, weight)| error * weight).collect::<Vec<f64>>())
     };
     let evaluate = |values: &[f64], rows: &[bool]| errors(&with(&all, values), rows);
     let mut fit = solve::fit(&starts, settings, evaluate, |round, rms, n| {
@@ -275,6 +307,9 @@ pub fn calibrate(
             (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
         }
     }
+    for (row, weight) in fit.influence.iter_mut().zip(&weights) {
+        row.iter_mut().for_each(|influence| *influence /= weight);
+    }
     let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free, &fit, targets)).collect();
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
@@ -294,15 +329,16 @@ pub fn calibrate(
         done.clear_doubt(UNCALIBRATED);
     }
     done.clear_doubt(MISFIT);
-    if let Some(doubt) = misfit(rms(&after), interrupted) {
+    if let Some(doubt) = misfit(rms(&after), interrupted, held) {
         done.add_doubt(&doubt);
     }
     let residuals = targets.list.iter().enumerate().map(|(at, target)| Residual {
         target: target.name.clone(),
         want: target.want,
         unit: target.unit.clone(),
-        before: fit.before.get(at).copied().unwrap_or(f64::NAN),
-        after: after.get(at).copied().unwrap_or(f64::NAN),
+        before: fit.before.get(at).map_or(f64::NAN, |error| error / weights[at]),
+        after: after.get(at).map_or(f64::NAN, |error| error / weights[at]),
+        within: target.within,
         moved_by: (fit.influence.get(at))
             .map(|row| strongest(row).into_iter().map(|column| free[column].0.clone()).collect()),
     });
@@ -312,6 +348,8 @@ pub fn calibrate(
         numbers,
         origin: targets.origin.clone(),
         evaluations: fit.evaluations + 1,
+        left: rms(&fit.after),
+        held,
         interrupted,
     })
 }
@@ -357,9 +395,9 @@ fn number(at: usize, free: &[(String, Quantity)], fit: &Fit, targets: &Targets) 
 }
 
 impl Number {
-    /// What a number that shows by itself is known to: twice its standard error.
+    /// What a number that shows by itself is known to.
     pub fn within(&self) -> Option<String> {
-        self.pinned.then(|| format!("± {:.0} %", (200.0 * self.error).ceil()))
+        self.pinned.then(|| within(self.error))
     }
 
     /// Puts what became of the number into the profile's `quantity`, which is as it was before the fit, by a fit that left `rms`. Calibrated
@@ -393,6 +431,11 @@ impl Number {
     }
 }
 
+/// Twice a standard error.
+fn within(error: f64) -> String {
+    format!("± {:.0} %", (200.0 * error).ceil())
+}
+
 /// Four significant digits are more than a fit knows; counts are whole. A number at a bound stays within it.
 fn rounded(value: f64, of: &Quantity) -> f64 {
     let rounded = match of.unit {
@@ -421,10 +464,26 @@ fn set(profile: &mut Profile, name: &str, value: f64) {
 }
 
 impl Calibrated {
-    /// Root mean square of the errors, before and after.
+    /// Root mean square of the errors, before and after, each weighed by how well its target is known.
     pub fn rms(&self) -> (f64, f64) {
         let all = |of: fn(&Residual) -> f64| rms(&self.residuals.iter().map(of).collect::<Vec<_>>());
-        (all(|r| r.before), all(|r| r.after))
+        (all(|r| r.weight() * r.before), all(|r| r.weight() * r.after))
+    }
+
+    /// Why a number that was fitted does not count as pinned.
+    pub fn unpinned(&self, number: &Number) -> String {
+        match &number.shared_with {
+            _ if number.stopped => "stopped by its bound".to_owned(),
+            Some(other) => format!("shared with {other}"),
+            _ if self.interrupted => "not tried both ways".to_owned(),
+            _ if number.resolution.is_none_or(|resolution| resolution < PINNED) => "bounded".to_owned(),
+            _ if number.error > SURE => format!("known only {}", within(number.error)),
+            _ => format!(
+                "not pinned: the fit leaves {:.2} %, more than {:.0} %",
+                100.0 * self.left,
+                100.0 * MET
+            ),
+        }
     }
 
     /// The profile file: the residuals as comments, then the numbers.
@@ -484,13 +543,31 @@ mod tests {
     }
 
     #[test]
+    fn a_target_weighs_as_much_as_it_is_known() {
+        for (within, weighs) in [
+            (None, 1.0),
+            (Some(0.0), 1.0),
+            (Some(0.01), 1.0),
+            (Some(0.02), 0.5),
+            (Some(f64::INFINITY), 0.01),
+            (Some(f64::NAN), 1.0),
+        ] {
+            assert_eq!(weight(within), weighs, "{within:?}");
+        }
+    }
+
+    #[test]
     fn a_fit_that_is_far_off_stays_in_doubt() {
-        assert_eq!(misfit(0.0, false), None);
-        assert_eq!(misfit(0.05, true), None);
-        assert!(misfit(0.06, true).is_some_and(|doubt| doubt.ends_with("ended early")));
+        assert_eq!(misfit(0.0, false, 0), None);
+        assert_eq!(misfit(0.05, true, 3), None);
+        assert!(
+            misfit(0.06, false, 3)
+                .is_some_and(|doubt| doubt.ends_with("3 of its free numbers were not fitted"))
+        );
+        assert!(misfit(0.06, true, 0).is_some_and(|doubt| doubt.ends_with("ended early")));
         for (rms, told) in [(0.051, "5.1 %, more than 5 %"), (2.7, "270.0 %"), (f64::NAN, "NaN")] {
             assert!(
-                misfit(rms, false).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
+                misfit(rms, false, 0).is_some_and(|doubt| doubt.starts_with(MISFIT) && doubt.contains(told)),
                 "{rms}"
             );
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName, short_commit};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName, UNSETTLED, short_commit};
 use primitives::mesh::FabricSpec;
 use primitives::profile::{Interface, Profile};
 use primitives::units::Nanos;
@@ -28,6 +28,8 @@ pub struct Target {
     pub want: f64,
     /// Its unit, for tables.
     pub unit: String,
+    /// How well it is known: the half width of its confidence interval over it. Nothing is said of what papers print, or of latencies.
+    pub within: Option<f64>,
 }
 
 /// All that a profile is fitted to, and how to ask the simulator for the same.
@@ -60,7 +62,7 @@ const WINDOW: (u64, u64) = (20, 60_000);
 /// as much as a number that is a twentieth off.
 const GROUPS: f64 = 1_500.0;
 
-/// Rates that are known no better than within this share to either side are told: a fit takes all targets alike.
+/// Rates that are known no better than within this share to either side are told: they decide little.
 const VAGUE: f64 = 0.05;
 
 impl Targets {
@@ -92,7 +94,7 @@ impl Targets {
                     .filter_map(|&i| experiment.points.get(i as usize))
                     .any(|point| on_it(&point.spec.fabric))
             {
-                list.push(Target { name: claim.id.clone(), want, unit: claim.unit.clone() });
+                list.push(Target { name: claim.id.clone(), want, unit: claim.unit.clone(), within: None });
             }
         }
         if list.is_empty() {
@@ -194,16 +196,22 @@ impl Targets {
                     "its row in points.csv was damaged or made up: characterize again into a new directory",
                 ));
             }
-            let known = row.number("rate_ci_relative").filter(|known| shows == Shows::Rate && *known > VAGUE);
-            vague.extend(known);
+            let within = row.number("rate_ci_relative").filter(|_| shows == Shows::Rate);
+            vague.extend(within.filter(|within| *within > VAGUE));
             let unit = if shows == Shows::Rate { "1/s" } else { "ns" };
-            list.push(Target { name: named(point, shows), want, unit: unit.to_owned() });
+            list.push(Target { name: named(point, shows), want, unit: unit.to_owned(), within });
             let round = row.number("latency_p50_ns").unwrap_or(0.0) as u64;
             let scaled = |(times, least): (u64, u64)| Nanos((times * round).max(least));
             let groups =
                 if shows == Shows::Rate { GROUPS * f64::from(point.outstanding) / want } else { 0.0 };
             let window = Nanos(scaled(WINDOW).0.max((groups * 1e9) as u64));
-            let scope = Scope { warm_up: scaled(WARM_UP), window, ..scope };
+            let scope = match unsteady(row) {
+                // A rate that drifts is one of the time in which it was counted.
+                Some((warm_up, measured)) if shows == Shows::Rate => {
+                    Scope { warm_up: warm_up.max(scaled(WARM_UP)), window: window.max(measured), ..scope }
+                }
+                _ => Scope { warm_up: scaled(WARM_UP), window, ..scope },
+            };
             chosen.push((point.clone(), shows, scope));
         }
         if list.is_empty() {
@@ -218,7 +226,7 @@ impl Targets {
         };
         if let Some(worst) = vague.iter().copied().reduce(f64::max) {
             warnings.push(format!(
-                "of {} targets {} are rates that are known no better than ± {:.0} %, the worst ± {:.0} %, and the fit takes all alike: \
+                "of {} targets {} are rates that are known no better than ± {:.0} %, the worst ± {:.0} %, and decide little: \
                  characterize without --quick and --duration, on an idle machine",
                 list.len(),
                 vague.len(),
@@ -319,6 +327,16 @@ fn measured(spec: &Value) -> Result<(Scope, Vec<Point>), CliError> {
     };
     points.retain(|point| only.is_empty() || only.contains(&point.question));
     Ok((scope, points))
+}
+
+/// No point is simulated for longer because its rate drifted: what has not settled by then is not of the card.
+const LONGEST: Nanos = Nanos(20_000_000);
+
+/// Warm-up and counted time of a row whose rate was not steady.
+fn unsteady(row: &Row) -> Option<(Nanos, Nanos)> {
+    let converged = row.get("converged")?;
+    let of = |column: &str| row.number(column).map(|ns| Nanos(ns as u64).min(LONGEST));
+    ["no", UNSETTLED].contains(&converged).then_some((of("warm_up_ns")?, of("measured_ns")?))
 }
 
 /// Refuses a row that no characterization leaves, whether or not it is fitted to: other counts than its point's, or nothing done, by

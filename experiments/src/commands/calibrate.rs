@@ -131,13 +131,10 @@ fn shown(done: &Calibrated) -> String {
     let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);
     text.push('\n');
     let numbers = done.numbers.iter().map(|n| {
-        let after = match (n.fitted, n.pinned, &n.shared_with) {
-            (false, ..) => "carried over".to_owned(),
-            (_, true, _) => format!("{} {}", significant(n.after), n.within().unwrap_or_default()),
-            _ if n.stopped => format!("{}, stopped by its bound", significant(n.after)),
-            (.., Some(other)) => format!("{}, shared with {other}", significant(n.after)),
-            _ if done.interrupted => format!("{}, not tried both ways", significant(n.after)),
-            (.., None) => format!("{}, shared or bounded", significant(n.after)),
+        let after = match (n.fitted, n.within()) {
+            (false, _) => "carried over".to_owned(),
+            (true, Some(within)) => format!("{} {within}", significant(n.after)),
+            (true, None) => format!("{}, {}", significant(n.after), done.unpinned(n)),
         };
         let range = format!("{} to {} {}", n.free[0], n.free[1], n.unit);
         let resolution = n.resolution.map_or(String::new(), |resolution| format!("{resolution:.2}"));
@@ -151,6 +148,12 @@ fn shown(done: &Calibrated) -> String {
         100.0 * after,
         done.evaluations
     ));
+    let pinned = done.numbers.iter().filter(|n| n.pinned).count();
+    let held = match done.held {
+        0 => String::new(),
+        held => format!(", {held} more are held (--only)"),
+    };
+    text.push_str(&format!("pinned, each by itself: {pinned} of {} numbers{held}\n", done.numbers.len()));
     for missed in done.residuals.iter().filter_map(Residual::missed) {
         text.push_str(&format!("{missed}\n"));
     }

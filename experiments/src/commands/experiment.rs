@@ -283,6 +283,7 @@ where
             context.talk.warn("points measured side by side in real time disturb each other; try --jobs 1");
         }
         let record = each.record(args, context)?;
+        record.profile.iter().chain(&record.profiles).for_each(|profile| warn_of(profile, context));
         let mut dir = out.open(record, &experiment.axes(), context.talk)?;
         let out = &dir.path().to_owned();
         let points = &experiment.points;
@@ -308,6 +309,13 @@ where
         }
     }
     emit(args.output.json.as_ref(), &json!({ "experiments": data }), &people)
+}
+
+/// Warns of what speaks against a profile that points are simulated by, if something does.
+fn warn_of(profile: &ProfileRef, context: &Context) {
+    if let Some(doubt) = &profile.doubt {
+        context.talk.warn(format!("results are simulated by a profile ({}) {doubt}", profile.name));
+    }
 }
 
 pub(crate) fn record(
@@ -355,7 +363,7 @@ pub(crate) fn record(
 const FIRST: [(&str, &str); 10] = [
     ("committed_per_s", "committed"),
     ("rate_per_server_per_s", "rate a machine"),
-    ("goodput_gb_per_s", "goodput"),
+    ("goodput_gb_per_s", "goodput of all"),
     ("rate_ci_relative", "±"),
     ("converged", "converged"),
     ("latency_min_ns", "latency min"),

@@ -29,7 +29,7 @@ pub fn run(args: &ReportArgs, context: &Context) -> Result<(), CliError> {
     let answers: String = report.answers.iter().map(|answer| format!("{answer}\n")).collect();
     let left_out: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let told = json!({
-        "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes,
+        "page": report.page, "figures": report.figures, "answers": report.answers, "notes": report.notes, "joined": report.joined,
         "complete": report.unfinished.is_empty() && left_out.is_empty(), "unfinished": report.unfinished, "left_out": left_out,
     });
     // Nobody named a directory for what is of all of them.
@@ -146,6 +146,7 @@ pub fn render(
             _ => error,
         }
     })?;
+    report.joined.iter().for_each(|joined| context.talk.say(joined));
     for note in &report.notes {
         match note.contains(schedule::NOTED) {
             true => context.talk.warn_of_busy(note),

@@ -1,6 +1,6 @@
 //! Why a point could not be measured, and which points nobody could answer.
 
-use super::load::ON_CARD_BYTES;
+use super::load::{ON_CARD_BYTES, asked_bytes, most_addresses};
 use super::{BenchVerb, Point, Scope, oracle, payload};
 use crate::mesh::{Blame, LaunchError};
 use crate::verbs::Transport;
@@ -59,6 +59,20 @@ pub enum LoadError {
     /// The card's memory is small.
     #[error("{0} B do not fit into the {ON_CARD_BYTES} B of the card's own memory that are asked for")]
     OnCard(u32),
+    /// So many different addresses are not there.
+    #[error(
+        "{asked} addresses of {payload} B do not fit into the {bytes} B of each node that are asked for; {most} do"
+    )]
+    Addresses {
+        /// Addresses asked for.
+        asked: u32,
+        /// Payload of each, in bytes.
+        payload: u32,
+        /// Memory that is asked for, in bytes.
+        bytes: u64,
+        /// So many fit.
+        most: u64,
+    },
 }
 
 impl LoadError {
@@ -85,6 +99,10 @@ pub(super) fn check(scope: &Scope, point: &Point) -> Result<(), LoadError> {
     }
     if point.on_card && u64::from(point.payload) > ON_CARD_BYTES {
         return Err(LoadError::OnCard(point.payload));
+    }
+    if u64::from(point.addresses) > most_addresses(point) {
+        let (asked, bytes, most) = (point.addresses, asked_bytes(point), most_addresses(point));
+        return Err(LoadError::Addresses { asked, payload: point.payload, bytes, most });
     }
     let verb = point.verb.name();
     if !point.verb.goes_over(point.transport) {

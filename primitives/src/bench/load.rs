@@ -213,8 +213,7 @@ pub(super) fn target_bytes(scope: &Scope, point: &Point, node: NodeId) -> u64 {
         None if node.0 >= point.asked(scope) && point.verb.oracle().is_some() => oracle::machine_bytes(point),
         // A WRITE with an echo has the other end's in answer.
         None if node.0 >= point.asked(scope) && !point.own && !point.echo => 8,
-        None if point.on_card => ON_CARD_BYTES,
-        None => TARGET_BYTES,
+        None => asked_bytes(point),
     }
 }
 
@@ -227,12 +226,21 @@ fn slot_bytes(point: &Point) -> u64 {
     u64::from(point.payload.max(8).next_multiple_of(8))
 }
 
+/// Bytes of a node's memory that are asked for, of the card's own or the host's.
+pub(super) fn asked_bytes(point: &Point) -> u64 {
+    if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES }
+}
+
+/// Most different addresses of a point's payload on a node that is asked.
+pub fn most_addresses(point: &Point) -> u64 {
+    asked_bytes(point) / slot_bytes(point)
+}
+
 /// Different addresses on a node that is asked.
 fn slots(point: &Point) -> u64 {
-    let fit = if point.on_card { ON_CARD_BYTES } else { TARGET_BYTES } / slot_bytes(point);
     match point.addresses {
-        0 => fit,
-        few => u64::from(few).min(fit),
+        0 => most_addresses(point),
+        few => u64::from(few),
     }
 }
 

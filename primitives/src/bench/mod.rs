@@ -39,7 +39,7 @@ pub use admit::LoadError;
 pub use calls::Carrier;
 pub use footprint::memory_estimate;
 pub use identify::{Shows, identifying};
-pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, run};
+pub use load::{ON_CARD_BYTES, SAMPLE_EVERY, most_addresses, run};
 pub use member::run_member;
 pub use multi_object::{OBJECTS, Rung};
 pub use oracle::Oracle;

@@ -24,8 +24,8 @@ struct Head {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overlay {
-    #[allow(dead_code, reason = "read with the head")]
-    extends: String,
+    #[serde(default, rename = "extends")]
+    _extends: Option<String>,
     name: String,
     description: String,
     #[serde(default)]
@@ -91,7 +91,10 @@ fn read_from(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileE
             .map_err(|e| ProfileError::Parse { origin: origin.to_owned(), mistake: yaml::mistake(text, &e) })
     }
     let head: Head = of(text, origin)?;
-    let Some(base) = head.extends else { return of(text, origin) };
+    let Some(base) = head.extends else {
+        // A key that neither has is told with all that a file may begin with.
+        return of(text, origin).map_err(|error| of::<Overlay>(text, origin).err().unwrap_or(error));
+    };
     let overlay: Overlay = of(text, origin)?;
     let place = Place::new(base.referenced.line(), base.referenced.column());
     let base = extended(&base.value, chain).map_err(|error| match error {

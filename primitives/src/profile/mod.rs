@@ -160,6 +160,9 @@ impl ProfileError {
 /// Of an engine's time for a verb.
 const FREE_VERB: &str = "must be above zero where this end of the engine takes time for another verb; 0 for all of them leaves the stage out";
 
+/// Of the time that an ATOMIC holds its address.
+const FREE_HOLD: &str = "must be above zero on a card whose ATOMICs take turns: one address would be as fast as many; 0 beside atomic_unit: 0 leaves the stage out";
+
 impl Profile {
     /// A shipped profile.
     ///
@@ -226,7 +229,7 @@ impl Profile {
 
     /// Of a profile that was read, `text` has its places, and its numbers are held to the bounds of a fit.
     fn validate_as(&self, origin: &str, text: Option<&str>) -> Result<(), ProfileError> {
-        let free_verb = self.nic.passes_for_nothing();
+        let (free_verb, free_hold) = (self.nic.passes_for_nothing(), self.nic.holds_for_nothing());
         for (section, entry) in self.entries() {
             let why = if entry.quantity.unit != entry.unit {
                 Some(format!("the unit must be {}", entry.unit.name()))
@@ -238,7 +241,9 @@ impl Profile {
                     .refuse(entry.quantity.value, entry.unit)
                     .or_else(|| if text.is_some() { entry.refuse_free() } else { None })
                     .or_else(|| {
-                        (section == "nic" && free_verb == Some(entry.name)).then(|| FREE_VERB.to_owned())
+                        let free = [(free_verb, FREE_VERB), (free_hold, FREE_HOLD)];
+                        let free = free.into_iter().find(|(name, _)| *name == Some(entry.name));
+                        free.filter(|_| section == "nic").map(|(_, why)| why.to_owned())
                     })
             };
             if let Some(why) = why {

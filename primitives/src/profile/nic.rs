@@ -109,7 +109,8 @@ section! {
 
         /// Service time of the atomic unit for spread addresses.
         atomic_unit: Ns NonNegative,
-        /// How long an ATOMIC holds its address: the inverse of the one-address rate.
+        /// How long an ATOMIC holds its address: the inverse of the one-address rate. 0, together with the atomic unit's time, leaves the
+        /// stage out, as where the posting core does the work.
         atomic_hold: Ns NonNegative,
         /// The same in the card's own memory.
         atomic_hold_on_card: Ns NonNegative,
@@ -180,7 +181,7 @@ section! {
         /// Bytes of a completion-queue entry.
         cqe_size: Bytes WholePositive,
         /// Largest inline payload: ports inline up to it. A card may take more than is of use; then this is the threshold of the software.
-        max_inline: Bytes Whole,
+        max_inline: Bytes Within(0.0, 65_536.0),
         /// Largest send queue. Below the bound a worker's queue pairs do not fit (`QpConfig::ud`); cards have tens of thousands.
         max_send_depth: Count Within(512.0, 1e9),
         /// Largest receive queue.
@@ -244,6 +245,18 @@ impl NicProfile {
             let none = end.iter().find(|(_, time)| time.value == 0.0)?;
             end.iter().any(|(_, time)| time.value > 0.0).then_some(none.0)
         })
+    }
+
+    /// The hold of an address that is zero though the card has a unit for ATOMICs, or holds addresses elsewhere: one word would be as fast as many.
+    pub(super) fn holds_for_nothing(&self) -> Option<&'static str> {
+        let has_unit = self.atomic_unit.value > 0.0 || self.atomic_hold.value > 0.0;
+        let on_card = self.on_card_memory.value > 0.0;
+        match (self.atomic_hold.value, self.atomic_hold_on_card.value) {
+            _ if !has_unit => None,
+            (0.0, _) => Some("atomic_hold"),
+            (_, 0.0) if on_card => Some("atomic_hold_on_card"),
+            _ => None,
+        }
     }
 
     /// Engine time of the requesting NIC for one request, without its completion.

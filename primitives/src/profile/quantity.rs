@@ -89,11 +89,12 @@ impl Quantity {
         Quantity { value, unit, source, free: None, reference: reference.to_owned() }
     }
 
-    /// The same number of another card or processor: what fitted or measured it says nothing of that one.
+    /// The same number of another card or processor: whatever is known of the first says nothing of that one.
     pub(super) fn carried_over(mut self, from: &str) -> Quantity {
-        if matches!(self.source, Source::Measured | Source::Calibrated) {
+        if self.source != Source::Assumed {
+            self.reference =
+                format!("carried over from {from}, {} there: {}", self.source.name(), self.reference);
             self.source = Source::Assumed;
-            self.reference = format!("carried over from {from}: {}", self.reference);
         }
         self
     }
@@ -256,6 +257,11 @@ impl Entry<'_> {
         let [low, high] = self.quantity.free?;
         if low > high {
             return Some(format!("has free bounds {low} to {high}: the lower one comes first"));
+        }
+        if low == high {
+            return Some(format!(
+                "has free bounds {low} to {high}, between which nothing lies: leave `free` out"
+            ));
         }
         for bound in [low, high] {
             if let Some(why) = self.range.refuse(bound, self.unit) {

@@ -136,7 +136,7 @@ fn a_number_without_a_source_is_refused() {
 #[test]
 fn impossible_numbers_are_refused_by_name() {
     type Break = fn(&mut Profile);
-    let cases: [(&str, Break); 22] = [
+    let cases: [(&str, Break); 25] = [
         ("nic.link_rate", |p| p.nic.link_rate.value = 0.0),
         ("nic.pcie_read", |p| p.nic.pcie_read.value = -1.0),
         ("nic.qp_cache_entries", |p| p.nic.qp_cache_entries.value = 0.0),
@@ -159,6 +159,12 @@ fn impossible_numbers_are_refused_by_name() {
         ("cpu.probe", |p| p.cpu.probe.reference.clear()),
         ("nic.requester_read", |p| p.nic.requester_read.value = 0.0),
         ("nic.responder_send", |p| p.nic.responder_send.value = 0.0),
+        ("nic.atomic_hold", |p| p.nic.atomic_hold.value = 0.0),
+        ("nic.atomic_hold_on_card", |p| {
+            p.nic.on_card_memory.value = 65_536.0;
+            p.nic.atomic_hold_on_card.value = 0.0;
+        }),
+        ("nic.max_inline", |p| p.nic.max_inline.value = 1e6),
     ];
     for (field, break_it) in cases {
         let mut profile = shipped();
@@ -209,7 +215,8 @@ fn profiles_of_rcc_differ_in_one_number_each() {
         [("cx4-edr-rcc", "cx4-edr", "nic", "message_gap"), ("tcp-10g-rcc", "tcp-10g", "cpu", "receiver")]
     {
         let (own, base) = (Profile::shipped(name).unwrap(), Profile::shipped(base).unwrap());
-        let differ: Vec<_> = own.quantities().zip(base.quantities()).filter(|(a, b)| a.2 != b.2).collect();
+        let differ: Vec<_> =
+            own.quantities().zip(base.quantities()).filter(|(a, b)| a.2.value != b.2.value).collect();
         let [((of, which, own), (.., base))] = differ[..] else { panic!("{name}: {} differ", differ.len()) };
         assert_eq!((of, which, base.value), (section, number, 0.0), "{name}");
         assert!(own.value > 0.0 && own.source < Source::Recalled, "{name}: {own:?}");
@@ -270,9 +277,13 @@ fn what_one_card_was_fitted_to_is_assumed_of_another() {
     let (of_base, of_roce) = (&base.nic.requester_read, &roce.nic.requester_read);
     assert_eq!((of_base.source, of_roce.source), (Source::Calibrated, Source::Assumed));
     assert_eq!(of_roce.value, of_base.value);
-    assert_eq!(of_roce.reference, format!("carried over from cx4-edr: {}", of_base.reference));
-    // What is printed or recalled keeps its source, and so does the processor, which is the same.
-    assert_eq!(roce.nic.max_inline.source, base.nic.max_inline.source);
+    assert_eq!(
+        of_roce.reference,
+        format!("carried over from cx4-edr, calibrated there: {}", of_base.reference)
+    );
+    // What is printed or recalled of one card is of that one, too. The processor is the same.
+    let (of_base, of_roce) = (&base.nic.max_inline, &roce.nic.max_inline);
+    assert_eq!((of_base.source, of_roce.source), (Source::Published, Source::Assumed));
     assert_eq!(roce.cpu, base.cpu);
     let base = Profile::shipped("connectib-fdr").unwrap();
     let other = "extends: connectib-fdr\nname: m\ndescription: d\ncpu:\n  model: another\n";

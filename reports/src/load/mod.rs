@@ -36,6 +36,8 @@ pub struct Results {
     pub aborts: DataFrame,
     /// What could not be read as it should.
     pub notes: Vec<String>,
+    /// From which shards it was joined, if it was.
+    pub joined: Option<String>,
     /// Files beside the points that are damaged, and were left out.
     pub damaged: Vec<LoadError>,
 }
@@ -224,6 +226,7 @@ pub fn read(dir: &Path) -> Result<Results, LoadError> {
         phases,
         aborts,
         notes,
+        joined: None,
         damaged,
     })
 }

@@ -114,7 +114,7 @@ fn one(members: Vec<Results>, mixed: bool) -> Result<Results, ReportError> {
     (whole.points, whole.phases, whole.aborts) =
         (order(&whole.points)?, order(&whole.phases)?, order(&whole.aborts)?);
     let missing: Vec<u64> = (0..whole.record.points_expected).filter(|p| !seen.contains(p)).collect();
-    whole.notes.push(format!("joined from shards {}", names.join(", ")));
+    whole.joined = Some(format!("joined from shards {}", names.join(", ")));
     if !missing.is_empty() {
         whole.notes.push(absent(&missing, whole.record.shard));
     }
