@@ -36,11 +36,11 @@ impl Wanted {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Also where a file in another directory names it.
         let from = match std::env::current_dir() {
-            Ok(here) if path.is_relative() => format!("paths start from {}; ", here.display()),
+            Ok(here) if path.is_relative() => format!("; paths start from {}", here.display()),
             _ => String::new(),
         };
         if !folder.is_dir() {
-            return format!("there is no directory {} either; {from}{}", folder.display(), self.made());
+            return format!("there is no directory {} either; {}{from}", folder.display(), self.made());
         }
         let mut names: Vec<String> = std::fs::read_dir(folder)
             .into_iter()
@@ -57,7 +57,7 @@ impl Wanted {
             names.truncate(TOLD);
             advice.push(format!("{} has {}{more};", folder.display(), names.join(", ")));
         }
-        advice.push(format!("{from}{}", self.made()));
+        advice.push(format!("{}{from}", self.made()));
         advice.join(" ")
     }
 

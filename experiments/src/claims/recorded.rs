@@ -372,3 +372,23 @@ fn what_needs_no_experiment_is_judged_as_recorded() {
     }
     assert!(judged > 10, "{judged}");
 }
+
+/// What a calibrate claim misses is a residual of a profile, and stands in the file of one.
+#[test]
+fn a_calibrate_claim_that_was_missed_stands_in_a_profile() {
+    let claims = load().unwrap();
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../primitives/profiles");
+    let read = |name: &&str| std::fs::read_to_string(profiles.join(format!("{name}.profile.yaml"))).unwrap();
+    let texts: String = primitives::profile::Profile::NAMES.iter().map(|name| read(&name)).collect();
+    let named = |id: &str| {
+        texts.match_indices(id).any(|(at, _)| {
+            !texts[at + id.len()..].starts_with(|next: char| next == '-' || next.is_alphanumeric())
+        })
+    };
+    let missed: Vec<String> = (recorded().into_values().filter(Recorded::missed))
+        .map(|row| row.claim)
+        .filter(|id| claims.get(id).is_some_and(|claim| claim.split == Split::Calibrate))
+        .collect();
+    let untold: Vec<&String> = missed.iter().filter(|id| !named(id)).collect();
+    assert!(missed.len() > 2 && untold.is_empty(), "of {missed:?} no profile names {untold:?}");
+}

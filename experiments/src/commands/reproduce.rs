@@ -46,6 +46,15 @@ pub fn run(args: &ReproduceArgs, context: &Context) -> Result<(), CliError> {
     let (wanted, lacking) = experiments(&asked, &args.what, args.jobs)?;
     ResultDir::may_hold_runs(&out)?;
     context.interrupt.listen()?;
+    let points = |(_, experiment, only): &(_, Experiment, Option<BTreeSet<u64>>)| {
+        only.as_ref().map_or(experiment.points.len(), BTreeSet::len)
+    };
+    context.talk.say(format!(
+        "{} of {}, by {} (what has been measured already is taken over)",
+        count(asked.len() as u64, "claim"),
+        count(wanted.len() as u64, "experiment"),
+        count(wanted.iter().map(points).sum::<usize>() as u64, "point")
+    ));
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
     let mut known: BTreeMap<&str, Known> = BTreeMap::new();
     let mut ended = Ok(());
