@@ -160,6 +160,9 @@ pub fn to_string<T: Serialize>(value: &T) -> Result<String, CliError> {
 fn advice(message: &str) -> Option<&'static str> {
     match message {
         _ if message.contains("expected sequence start") => Some("write a list: [4]"),
+        _ if message.contains("expected mapping start") => Some(
+            "write keys and values: {key: value}; a number of a profile is {value: 300, unit: ns, source: assumed, ref: why}",
+        ),
         NO_TEXT => Some("write it as UTF-8"),
         TOO_LONG | TOO_DEEP | TOO_MUCH => {
             Some("name the file that was meant: what people write has a few levels and a few KiB")
@@ -176,8 +179,11 @@ fn question(message: &str) -> Option<String> {
     // Eight times apart, and one capital letter.
     let bits = ["b/s", "bps", "bit/s"].iter().any(|unit| found.to_lowercase().ends_with(unit))
         && !found.contains('B');
-    if bits && expected.contains("`GB/s`") {
-        return Some("GB/s are 10⁹ bytes a second: a link of 100 Gb/s has 12.5".to_owned());
+    if bits && expected.contains("GB/s") {
+        return Some("rates are in bytes: a link of 100 Gb/s has 12.5 GB/s".to_owned());
+    }
+    if ["us", "µs", "ms", "s"].contains(&found) && expected.contains("ns/B") {
+        return Some("times are in ns: 0.4 us are 400 ns".to_owned());
     }
     let names = expected.trim_start_matches("one of ").split(',').map(|name| name.trim().trim_matches('`'));
     meant(found, names)

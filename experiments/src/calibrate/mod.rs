@@ -1,8 +1,6 @@
 //! Fitting a profile's free numbers: to what papers print ([`Targets::of_claims`]), or to what a card was measured to do
 //! ([`Targets::of_results`]). Every evaluation simulates the targets' experiments with the numbers of the moment.
 //!
-//! A target weighs as much as it is known: one whose confidence interval is wider than [`solve::Settings::noise`] counts for so much less.
-//!
 //! A number is free if the profile gives bounds for it. Which of them the targets show is found out, not assumed, by a
 //! number's resolution ([`solve::Fit::resolution`]), inflation ([`solve::Fit::inflation`]) and standard error ([`solve::Fit::error`]),
 //! all three of the side on which it shows less where the search ended: with a resolution from [`PINNED`] on,
@@ -77,14 +75,6 @@ pub fn most_evaluations(numbers: usize, rounds: usize) -> usize {
     2 + rounds * (numbers + solve::STEPS) + 2 * numbers + 1
 }
 
-/// What a target that is known within so much counts for, beside one that is known as well as a short simulation is: least squares divide
-/// each error by how far chance alone may take it.
-fn weight(within: Option<f64>) -> f64 {
-    let noise = Settings::default().noise;
-    // What a file says of it may be anything, and no target is worth nothing.
-    within.filter(|within| *within > noise).map_or(1.0, |within| (noise / within).max(0.01))
-}
-
 /// Relative change of a target per relative change of a number from which the number counts as moving it.
 const MOVES: f64 = 0.05;
 
@@ -149,15 +139,14 @@ impl Residual {
             [] => "none of the numbers fitted moves it where the fit ended".to_owned(),
             some => format!("what moves it ({}) is held by other targets or its bounds", some.join(", ")),
         };
-        let known = match self.within.filter(|within| *within > Settings::default().noise) {
-            Some(within) => format!(", and is known only ± {:.1} %", 100.0 * within),
-            None => String::new(),
-        };
+        let known = self.vague().map_or(String::new(), |within| format!(", and is known only {within}"));
         Some(format!("{} stays {} off{known}: {who}", self.target, change(self.after)))
     }
 
-    fn weight(&self) -> f64 {
-        weight(self.within)
+    /// How well it is known, where that is less than the others are.
+    pub fn vague(&self) -> Option<String> {
+        let within = self.within.filter(|within| *within > Settings::default().noise)?;
+        Some(format!("± {:.1} %", 100.0 * within))
     }
 }
 
@@ -173,7 +162,7 @@ pub struct Calibrated {
     pub origin: String,
     /// Simulations of the whole set of targets.
     pub evaluations: usize,
-    /// Root mean square error, weighed, where the search ended: before the numbers were rounded.
+    /// Root mean square error where the search ended: before the numbers were rounded.
     pub left: f64,
     /// Free numbers of the profile that it was not let move.
     pub held: usize,
@@ -263,12 +252,10 @@ pub fn calibrate(
     let all: Vec<usize> = (0..free.len()).collect();
     let starts: Vec<Free> = free.iter().enumerate().map(|(at, (_, q))| bounds(at, q.value)).collect();
     let held = known - free.len();
-    let weights: Vec<f64> = targets.list.iter().map(|target| weight(target.within)).collect();
-    // As the search sees them, weighed.
     let errors = |profile: &Profile, rows: &[bool]| {
         let errors = targets.errors(profile, rows, interrupt);
         (heard.evaluated)();
-        errors.map(|all| all.iter().zip(&weights).map(|(error, weight)| error * weight).collect::<Vec<f64>>())
+        errors
     };
     let evaluate = |values: &[f64], rows: &[bool]| errors(&with(&all, values), rows);
     let mut fit = solve::fit(&starts, settings, evaluate, |round, rms, n| {
@@ -307,9 +294,6 @@ pub fn calibrate(
             (heard.told)(Stage::Sides, rms(&fit.after), fit.evaluations);
         }
     }
-    for (row, weight) in fit.influence.iter_mut().zip(&weights) {
-        row.iter_mut().for_each(|influence| *influence /= weight);
-    }
     let numbers: Vec<Number> = all.iter().map(|&at| number(at, &free, &fit, targets)).collect();
     let mut done = profile.clone();
     for number in numbers.iter().filter(|n| n.fitted) {
@@ -336,8 +320,8 @@ pub fn calibrate(
         target: target.name.clone(),
         want: target.want,
         unit: target.unit.clone(),
-        before: fit.before.get(at).map_or(f64::NAN, |error| error / weights[at]),
-        after: after.get(at).map_or(f64::NAN, |error| error / weights[at]),
+        before: fit.before.get(at).copied().unwrap_or(f64::NAN),
+        after: after.get(at).copied().unwrap_or(f64::NAN),
         within: target.within,
         moved_by: (fit.influence.get(at))
             .map(|row| strongest(row).into_iter().map(|column| free[column].0.clone()).collect()),
@@ -464,10 +448,10 @@ fn set(profile: &mut Profile, name: &str, value: f64) {
 }
 
 impl Calibrated {
-    /// Root mean square of the errors, before and after, each weighed by how well its target is known.
+    /// Root mean square of the errors, before and after.
     pub fn rms(&self) -> (f64, f64) {
         let all = |of: fn(&Residual) -> f64| rms(&self.residuals.iter().map(of).collect::<Vec<_>>());
-        (all(|r| r.weight() * r.before), all(|r| r.weight() * r.after))
+        (all(|r| r.before), all(|r| r.after))
     }
 
     /// Why a number that was fitted does not count as pinned.
@@ -540,20 +524,6 @@ mod tests {
         assert_eq!(rounded(6.47e-7, &quantity(Unit::Ns, Some([0.0, 4.0]))), 0.0);
         assert_eq!(rounded(6.47e-7, &quantity(Unit::Ns, Some([1.0, 4.0]))), 1.0);
         assert_eq!(rounded(7.6, &quantity(Unit::Count, Some([1.0, 16.0]))), 8.0);
-    }
-
-    #[test]
-    fn a_target_weighs_as_much_as_it_is_known() {
-        for (within, weighs) in [
-            (None, 1.0),
-            (Some(0.0), 1.0),
-            (Some(0.01), 1.0),
-            (Some(0.02), 0.5),
-            (Some(f64::INFINITY), 0.01),
-            (Some(f64::NAN), 1.0),
-        ] {
-            assert_eq!(weight(within), weighs, "{within:?}");
-        }
     }
 
     #[test]

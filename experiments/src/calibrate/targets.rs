@@ -62,7 +62,7 @@ const WINDOW: (u64, u64) = (20, 60_000);
 /// as much as a number that is a twentieth off.
 const GROUPS: f64 = 1_500.0;
 
-/// Rates that are known no better than within this share to either side are told: they decide little.
+/// Rates that are known no better than within this share to either side are told: a fit takes all targets alike.
 const VAGUE: f64 = 0.05;
 
 impl Targets {
@@ -226,7 +226,7 @@ impl Targets {
         };
         if let Some(worst) = vague.iter().copied().reduce(f64::max) {
             warnings.push(format!(
-                "of {} targets {} are rates that are known no better than ± {:.0} %, the worst ± {:.0} %, and decide little: \
+                "of {} targets {} are rates that are known no better than ± {:.0} %, the worst ± {:.0} %, and the fit takes all alike: \
                  characterize without --quick and --duration, on an idle machine",
                 list.len(),
                 vague.len(),

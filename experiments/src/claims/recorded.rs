@@ -380,11 +380,19 @@ fn a_calibrate_claim_that_was_missed_stands_in_a_profile() {
     let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../primitives/profiles");
     let read = |name: &&str| std::fs::read_to_string(profiles.join(format!("{name}.profile.yaml"))).unwrap();
     let texts: String = primitives::profile::Profile::NAMES.iter().map(|name| read(&name)).collect();
-    let named = |id: &str| {
-        texts.match_indices(id).any(|(at, _)| {
-            !texts[at + id.len()..].starts_with(|next: char| next == '-' || next.is_alphanumeric())
-        })
+    // By its id, or with others: DRH-T3-*-time.
+    let words: BTreeSet<&str> =
+        texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '*')).collect();
+    let meant = |word: &&str, id: &str| match word.split_once('*') {
+        Some((first, last)) => {
+            first.len() + last.len() < id.len()
+                && id.starts_with(first)
+                && id.ends_with(last)
+                && !first.is_empty()
+        }
+        None => *word == id,
     };
+    let named = |id: &str| words.iter().any(|word| meant(word, id));
     let missed: Vec<String> = (recorded().into_values().filter(Recorded::missed))
         .map(|row| row.claim)
         .filter(|id| claims.get(id).is_some_and(|claim| claim.split == Split::Calibrate))

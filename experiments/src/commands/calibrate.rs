@@ -125,7 +125,8 @@ fn shown(done: &Calibrated) -> String {
     let significant = |value: f64| format!("{}", format!("{value:.3e}").parse::<f64>().unwrap_or(value));
     let residuals = done.residuals.iter().map(|r| {
         let got = |error: f64| format!("{} {}", significant(r.want * (1.0 + error)), r.unit);
-        let want = format!("{} {}", significant(r.want), r.unit);
+        let vague = r.vague().map_or(String::new(), |within| format!(" {within}"));
+        let want = format!("{} {}{vague}", significant(r.want), r.unit);
         [r.target.clone(), want, got(r.after), change(r.before), change(r.after)]
     });
     let mut text = table(&["target", "wanted", "got", "error before", "after"], residuals);

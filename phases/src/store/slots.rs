@@ -124,14 +124,20 @@ impl Owned {
         let tables = layout.config().tables.len();
         let copies = usize::from(layout.config().replicas);
         let groups = if layout.config().packing.timed() { GAPS } else { 0 };
+        let rows = |table: usize| layout.config().tables[table].rows_per_node;
+        let blocks = |table: usize| rows(table) / layout.config().tables[table].keys_per_block.max(1);
         let of_table = |table: usize| -> Vec<Mutex<Tree>> {
             let shards = if layout.is_ordered(TableId(table as u16)) { SHARDS } else { 0 };
-            (0..shards).map(|_| Mutex::new(Tree::default())).collect()
+            // Blocks of keys may be few, so that some trees have more of them than others.
+            let room = 2 * rows(table).div_ceil(blocks(table).clamp(1, SHARDS));
+            (0..shards).map(|_| Mutex::new(Tree::with_room(room))).collect()
         };
         Owned {
             free: (0..copies * tables).map(|_| FreeSlots::default()).collect(),
             trees: (0..tables).map(of_table).collect(),
-            graves: (0..copies * tables).map(|_| Mutex::new(Tree::default())).collect(),
+            graves: (0..copies * tables)
+                .map(|place| Mutex::new(Tree::with_room(rows(place % tables))))
+                .collect(),
             gaps: (0..tables).map(|_| (0..groups).map(|_| AtomicU64::new(0)).collect()).collect(),
             reserves: Reserves::new(layout),
         }

@@ -1,8 +1,9 @@
 //! A B+-tree of keys in the owner's own memory: what ranges are read by.
 //!
 //! Leaves hold keys with the offsets of their records and are linked in both directions; inner nodes hold separators. Nodes lie
-//! in two arenas and name each other by number, so the tree needs neither pointers nor `unsafe`, and allocates only when an
-//! arena grows. It is for one thread at a time: [`super::NodeStore`] keeps each tree behind a latch that is held for one
+//! in two arenas and name each other by number, so the tree needs neither pointers nor `unsafe`. The arenas get all their room when a
+//! second leaf is needed, for as many keys as the tree is said to get ([`Tree::with_room`]), half of it in each leaf: pages that no node comes to are
+//! address space and no memory. It is for one thread at a time: [`super::NodeStore`] keeps each tree behind a latch that is held for one
 //! descent.
 //!
 //! **Versions.** Every leaf has one, and gets a new one whenever a key comes to it or goes from it, and when it is split or
@@ -162,6 +163,8 @@ impl Finger {
 /// A map from keys to offsets, in order of keys.
 #[derive(Clone, Debug)]
 pub struct Tree {
+    /// Leaves that get their room at once.
+    room: usize,
     leaves: Vec<Leaf>,
     inners: Vec<Inner>,
     free_leaves: Vec<u32>,
@@ -177,6 +180,7 @@ pub struct Tree {
 impl Default for Tree {
     fn default() -> Tree {
         Tree {
+            room: 0,
             leaves: vec![EMPTY_LEAF],
             inners: Vec::new(),
             free_leaves: Vec::new(),
@@ -190,6 +194,20 @@ impl Default for Tree {
 }
 
 impl Tree {
+    /// A tree that will have so many keys. It may get more, for which its arenas grow.
+    pub fn with_room(keys: u64) -> Tree {
+        Tree { room: usize::try_from(keys).unwrap_or(0).div_ceil(LEAF_KEYS / 2), ..Tree::default() }
+    }
+
+    /// Gets the room for all nodes, before there is more than one.
+    fn make_room(&mut self) {
+        let inners = self.room.div_ceil(FAN_OUT / 2) + MAX_HEIGHT;
+        self.leaves.reserve_exact(self.room);
+        self.free_leaves.reserve_exact(self.room);
+        self.inners.reserve_exact(inners);
+        self.free_inners.reserve_exact(inners);
+    }
+
     /// Keys.
     pub fn len(&self) -> usize {
         self.len
@@ -300,6 +318,9 @@ impl Tree {
     /// Gives a leaf a number and a version that the number never had.
     fn new_leaf(&mut self, leaf: Leaf) -> (u32, u64) {
         let number = self.free_leaves.pop().unwrap_or_else(|| {
+            if self.leaves.len() == 1 {
+                self.make_room();
+            }
             self.leaves.push(EMPTY_LEAF);
             self.leaves.len() as u32 - 1
         });

@@ -126,6 +126,9 @@ impl Client<'_> {
             for left in (0..groups).rev() {
                 // Before the look at the clock: the draw is no part of the request.
                 let at = self.target();
+                if let Some(lane) = self.lane() {
+                    port.on_lane(lane);
+                }
                 if left == 0 && every > 1 {
                     start = port.now();
                 }
@@ -225,6 +228,13 @@ impl Client<'_> {
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
     }
 
+    /// Which of several queue pairs to a peer the next request takes: any, as whoever shares them draws one for each request (DrTM+H
+    /// section 4.2, NAM-DB section 7.5).
+    #[inline]
+    fn lane(&mut self) -> Option<u32> {
+        (self.load.point.queue_pairs > 1).then(|| self.rng.random())
+    }
+
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {
         let port = self.net.port.clone();
         let (verb, len) = (self.load.point.verb, self.load.point.payload);
@@ -234,6 +244,9 @@ impl Client<'_> {
         let mut batch = port.batch();
         for i in 0..requests {
             let at = self.target();
+            if let Some(lane) = self.lane() {
+                batch.on_lane(lane);
+            }
             let verb =
                 if atomics > 0 && self.rng.random_range(0..100) < atomics { BenchVerb::Cas } else { verb };
             match verb {
@@ -273,6 +286,9 @@ impl Client<'_> {
         let mut batch = port.batch();
         for i in 0..requests {
             let at = self.target();
+            if let Some(lane) = self.lane() {
+                batch.on_lane(lane);
+            }
             batch.write(at, &buf, i * slot, len);
         }
         batch.post_passive()?;

@@ -319,8 +319,10 @@ impl Meter {
             // The mean that was got, against what would have been known from there on.
             let within = |steady: BatchMeans| (means.mean / steady.mean - 1.0).abs() <= steady.relative;
             let begun = |cut: usize| cut <= counted || batch_means(&all[cut..]).is_some_and(within);
-            // One operation more or less is where a batch begins.
-            let off = (LEVEL * means.mean).max(1.0 / means.slots as f64);
+            // One operation more or less is where a batch begins; or as many as end together, where they are so few that it shows.
+            let together = all.iter().copied().fold(1.0, f64::max);
+            let together = if means.mean < 1.0 { together } else { 1.0 };
+            let off = (LEVEL * means.mean).max(together / means.slots as f64);
             let level = means.each().iter().all(|batch| (batch - means.mean).abs() <= off);
             level || means.independent && mser5(&all).is_some_and(begun)
         });

@@ -39,6 +39,9 @@ struct Overlay {
 /// Profiles of one chain. Each is read while the one before it is, so that a longer one would need a stack without end.
 const MOST_LINKS: usize = 32;
 
+/// Longest name of a profile.
+const LONGEST_NAME: usize = 100;
+
 /// Where a text came from, as the chain of `extends` so far.
 pub(super) struct Chain {
     /// Shipped names and paths, the first one asked for first.
@@ -81,6 +84,14 @@ fn identity(path: &Path) -> String {
 pub(super) fn parse(text: &str, origin: &str, chain: Chain) -> Result<Profile, ProfileError> {
     let mut profile = read_from(text, origin, chain)?;
     profile.doubt = profile.doubt.filter(|doubt| !doubt.trim().is_empty());
+    // It names files, and stands in tables.
+    let length = profile.name.trim().chars().count();
+    if length == 0 || length > LONGEST_NAME {
+        let what = format!("name: it has {length} characters; a profile's name has 1 to {LONGEST_NAME}");
+        let place = Outline::of(text).and_then(|outline| outline.value(&["name"]));
+        let mistake = place.map_or_else(|| Mistake::somewhere(&what), |place| Mistake::at(place, &what));
+        return Err(ProfileError::Parse { origin: origin.to_owned(), mistake });
+    }
     profile.validate_as(origin, Some(text))?;
     Ok(profile)
 }

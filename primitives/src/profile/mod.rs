@@ -139,7 +139,7 @@ impl ProfileError {
                 Some((origin, mistake.clone()))
             }
             ProfileError::Impossible { origin, field, value, unit, why, place: Some(place) } => {
-                let what = format!("{field} = {value} {}: {why}", unit.name());
+                let what = format!("{field} = {} {}: {why}", plain(*value), unit.name());
                 Some((origin, Mistake::at(*place, what).hint(usual(field))))
             }
             _ => None,
@@ -150,10 +150,18 @@ impl ProfileError {
         match (self.mistake(), self) {
             (Some((origin, mistake)), _) => mistake.told(origin),
             (None, ProfileError::Impossible { origin, field, value, unit, why, .. }) => {
-                format!("profile {origin}: {field} = {value} {}: {why}", unit.name())
+                format!("profile {origin}: {field} = {} {}: {why}", plain(*value), unit.name())
             }
             _ => String::new(),
         }
+    }
+}
+
+/// A number as people write it: nobody counts hundreds of zeros.
+fn plain(value: f64) -> String {
+    match value.abs() {
+        0.0 | 1e-9..1e12 => value.to_string(),
+        _ => format!("{value:e}"),
     }
 }
 

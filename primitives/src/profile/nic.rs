@@ -120,13 +120,13 @@ section! {
         on_card_memory: Bytes Whole,
 
         /// Fixed delay of one pass through the NIC, in addition to service times.
-        pass_latency: Ns Delay,
+        pass_latency: Ns NonNegative,
         /// From execution of a WRITE or SEND at the responder to its acknowledgement leaving.
-        ack_delay: Ns Delay,
+        ack_delay: Ns NonNegative,
         /// One way over PCIe: a doorbell to the NIC, a posted DMA write to memory.
-        pcie_write: Ns Delay,
+        pcie_write: Ns NonNegative,
         /// A DMA read of one cache line: WQE fetch, payload fetch, READ and ATOMIC at the responder.
-        pcie_read: Ns Delay,
+        pcie_read: Ns NonNegative,
         /// PCIe rate in each direction, overheads excluded.
         pcie_rate: GBps Positive,
         /// What a DMA read takes of the direction to memory, in addition to the bytes of its requests. Writes are posted
@@ -145,9 +145,9 @@ section! {
         /// Link data rate in each direction.
         link_rate: GBps Positive,
         /// One switch hop.
-        switch_latency: Ns Delay,
+        switch_latency: Ns NonNegative,
         /// Both cables together.
-        cable_latency: Ns Delay,
+        cable_latency: Ns NonNegative,
         /// Headers every packet carries: routing, base transport and checksums.
         packet_header: Bytes NonNegative,
         /// Path MTU of connected transports: one packet's payload. InfiniBand's begin at 256 B; no IP packet is longer than 64 KiB.
@@ -208,7 +208,7 @@ section! {
         /// Engine time a missed translation costs the responder; 0 leaves the stage out.
         mtt_miss: Ns NonNegative,
         /// Wait before a SEND is offered again to a receiver without RECV.
-        rnr_timer: Ns Positive,
+        rnr_timer: Ns Timer,
         }
     }
 }

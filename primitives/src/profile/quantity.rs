@@ -118,12 +118,12 @@ pub(super) enum Range {
     Whole,
     /// A whole number between two others.
     Within(f64, f64),
-    /// Zero or more, up to [`LONGEST_WAY`]: what a request waits for on its way, whatever else is going on.
-    Delay,
+    /// Above zero, up to a second: what somebody waits for on purpose.
+    Timer,
 }
 
-/// A millisecond, in nanoseconds: 200 km of cable, and a hundred times the slowest card.
-const LONGEST_WAY: f64 = 1e6;
+/// A second, in nanoseconds.
+const LONGEST_WAIT: f64 = 1e9;
 
 impl Unit {
     /// The least value above zero that a field may hold.
@@ -135,11 +135,11 @@ impl Unit {
     /// They keep picoseconds and byte counts far from the limits of their integers.
     fn bounds(self) -> (f64, f64) {
         match self {
-            // A second is no cost of a NIC.
-            Unit::Ns => (1e-3, 1e9),
-            Unit::NsPerByte => (1e-6, 1e6),
+            // A millisecond is 200 km of cable, and a hundred times the slowest card.
+            Unit::Ns => (1e-3, 1e6),
+            Unit::NsPerByte => (1e-6, 1e4),
             Unit::Bytes | Unit::Count => (1.0, 1e9),
-            Unit::GBps => (1e-3, 1e6),
+            Unit::GBps => (1e-3, 1e4),
         }
     }
 }
@@ -149,13 +149,13 @@ impl Range {
     pub(super) fn refuse(self, value: f64, unit: Unit) -> Option<String> {
         let whole = value.fract() == 0.0;
         let (least, largest) = match (self, unit.bounds()) {
-            (Range::Delay, (least, _)) => (least, LONGEST_WAY),
+            (Range::Timer, (least, _)) => (least, LONGEST_WAIT),
             (_, bounds) => bounds,
         };
         let why = match self {
             _ if !value.is_finite() => "is not a finite number",
-            Range::Positive if value <= 0.0 => "must be above zero",
-            Range::NonNegative | Range::Delay if value < 0.0 => "must not be negative",
+            Range::Positive | Range::Timer if value <= 0.0 => "must be above zero",
+            Range::NonNegative if value < 0.0 => "must not be negative",
             Range::WholePositive if !whole || value < 1.0 => "must be a whole number of at least one",
             Range::Whole if !whole || value < 0.0 => "must be a whole number, zero or more",
             Range::Within(low, high) if !whole || !(low..=high).contains(&value) => {

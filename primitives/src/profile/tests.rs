@@ -136,7 +136,7 @@ fn a_number_without_a_source_is_refused() {
 #[test]
 fn impossible_numbers_are_refused_by_name() {
     type Break = fn(&mut Profile);
-    let cases: [(&str, Break); 25] = [
+    let cases: [(&str, Break); 29] = [
         ("nic.link_rate", |p| p.nic.link_rate.value = 0.0),
         ("nic.pcie_read", |p| p.nic.pcie_read.value = -1.0),
         ("nic.qp_cache_entries", |p| p.nic.qp_cache_entries.value = 0.0),
@@ -165,6 +165,10 @@ fn impossible_numbers_are_refused_by_name() {
             p.nic.atomic_hold_on_card.value = 0.0;
         }),
         ("nic.max_inline", |p| p.nic.max_inline.value = 1e6),
+        ("nic.requester_read", |p| p.nic.requester_read.value = 2e6),
+        ("nic.rnr_timer", |p| p.nic.rnr_timer.value = 2e9),
+        ("nic.pcie_rate", |p| p.nic.pcie_rate.value = 2e4),
+        ("cpu.attempt", |p| p.cpu.attempt.value = 1e300),
     ];
     for (field, break_it) in cases {
         let mut profile = shipped();
@@ -396,4 +400,19 @@ fn a_number_that_no_hardware_has_is_told_beside_what_a_shipped_profile_says() {
     let (_, mistake) = error.mistake().expect("a place");
     assert_eq!(mistake.told("here"), "here:5:8: nic.mtu = 1 B: must be a whole number between 256 and 65536");
     assert_eq!(mistake.hint.as_deref(), Some("the shipped profile cx4-edr has 4096 B"));
+}
+
+#[test]
+fn a_name_that_no_file_can_have_is_refused() {
+    for name in ["''".to_owned(), "n".repeat(101)] {
+        let error = refusal(&format!("extends: cx6\nname: {name}\ndescription: d\n"));
+        assert!(error.starts_with("here:2:7: name: it has "), "{error}");
+    }
+}
+
+#[test]
+fn what_is_far_from_all_hardware_is_told_in_few_digits() {
+    let text = "extends: cx6\nname: m\ndescription: d\nnic:\n  pass_latency: {value: 1e300, unit: ns, source: assumed, ref: x}\n";
+    let error = refusal(text);
+    assert!(error.contains("nic.pass_latency = 1e300 ns: is over 1e6 ns"), "{error}");
 }

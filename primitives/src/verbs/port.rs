@@ -313,6 +313,15 @@ impl<N: Nic> Port<N> {
         Batch::new(self, self.build())
     }
 
+    /// Has the next batch, or the next request alone, take the `lane`th of several queue pairs to a peer, modulo their number, rather than the
+    /// next in turn.
+    #[inline]
+    pub fn on_lane(&self, lane: u32) {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
+            state.lane = lane.wrapping_sub(1);
+        }
+    }
+
     /// The state, for what takes the next lane.
     #[inline(always)]
     fn build(&self) -> RefMut<'_, State> {

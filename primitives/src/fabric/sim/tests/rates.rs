@@ -394,7 +394,7 @@ fn either_engine_sets_the_pace_of_what_it_does() {
             let number = format!("{end}_{name}");
             let each = |ns: f64, units: f64| {
                 // One address at a time would be slower yet.
-                let numbers = [(number.as_str(), ns), ("processing_units", units), ("atomic_hold", 0.0)];
+                let numbers = [(number.as_str(), ns), ("processing_units", units), ("atomic_hold", 0.001)];
                 let rig = altered(&numbers, &[]);
                 let verb = [rig.read(0), rig.write(0), rig.faa(0, 1), SEND][kind];
                 last(&rig, &[(verb, 8, SIGNALED); 64]) / 64.0
@@ -489,7 +489,7 @@ type Turn = dyn Fn(&Rig) -> Vec<(Verb, u32, Flags)>;
 fn pcie_sets_the_pace_of_what_crosses_it() {
     let rate = shipped().pcie_rate.value;
     let each = |number: &str, value: f64, turn: &Turn| {
-        let rig = altered(&[(number, value), ("atomic_hold", 0.0)], &[]);
+        let rig = altered(&[(number, value), ("atomic_hold", 0.001)], &[]);
         pace(&rig, &turn(&rig))
     };
     let reads = |rig: &Rig| vec![(rig.read(0), 8, SIGNALED)];
