@@ -198,7 +198,7 @@ fn an_atomic_waits_for_a_dma_read_and_its_word_for_the_hold() {
         last(&rig, &add(&rig))
     };
     let usual = alone(445.0, 400.0);
-    for hold in [0.0, 130.0, 390.0, 399.0, 400.0, 401.0, 900.0] {
+    for hold in [0.001, 130.0, 390.0, 399.0, 400.0, 401.0, 900.0] {
         shows(&format!("alone, held for {hold}"), alone(hold, 400.0), usual);
     }
     shows("alone, a longer DMA read", alone(445.0, 500.0), usual + 100.0);
