@@ -23,10 +23,14 @@ pub struct Free {
     pub high: f64,
 }
 
+/// Bounds that are so many times apart are as those that begin at zero.
+const WIDE: f64 = 1_000.0;
+
 impl Free {
-    /// What is added before the logarithm is taken: bounds may begin at zero.
+    /// What is added before the logarithm is taken: bounds may begin at zero, or so near it that from there a number would hardly move by
+    /// factors of itself.
     fn shift(&self) -> f64 {
-        if self.low > 0.0 { 0.0 } else { self.high / 10.0 }
+        if self.low * WIDE > self.high { 0.0 } else { self.high / 10.0 }
     }
 
     fn log(&self, value: f64) -> f64 {
@@ -478,6 +482,18 @@ mod tests {
         let fit = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
         assert!(asked.borrow().contains(&vec![false, false, true]), "a round that tried a part");
         assert!((fit.values[1] / 1.05 - 1.0).abs() < 0.1, "{:?}: {:?}", fit.values, fit.after);
+    }
+
+    /// A delay that is a small part of a latency, from next to nothing.
+    #[test]
+    fn a_number_is_found_from_either_end_of_wide_bounds() {
+        for start in [0.001, 0.1, 1.0, 5.0, 1_000.0] {
+            let free = [Free { start, low: 0.001, high: 1_000.0 }];
+            let evaluate =
+                |v: &[f64], _: &[bool]| Ok::<_, Halt<()>>(vec![(4.0 * v[0] + 1_200.0) / 1_520.0 - 1.0]);
+            let fit = fit(&free, &Settings::default(), evaluate, |_, _, _| ()).unwrap();
+            assert!((fit.values[0] / 80.0 - 1.0).abs() < 0.05, "from {start}: {:?}", fit.values);
+        }
     }
 
     #[test]

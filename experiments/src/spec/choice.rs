@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use engine::protocol::PROTOCOLS;
@@ -36,8 +36,13 @@ fn shipped(text: &str) -> Result<ProfileChoice, String> {
         Some((name, by)) => (name, Some(by)),
         None => (text, None),
     };
+    if by.is_some() && is_path(name) {
+        return Err(format!("only shipped profiles are moved farther: give {name} a longer `cable_latency`"));
+    }
     if !Profile::NAMES.contains(&name) {
-        return Err(no_profile(name).join("; "));
+        let file = format!("{name}.profile.yaml");
+        let beside = Path::new(&file).is_file().then(|| format!("did you mean the file, `sim:{file}`?"));
+        return Err(beside.into_iter().chain(no_profile(name)).collect::<Vec<_>>().join("; "));
     }
     match by.map(values::span) {
         None => Ok(ProfileChoice::Shipped(name.to_owned())),
@@ -331,6 +336,7 @@ mod tests {
             ("sim:", "name a NIC profile"),
             ("sim:ariess+1us", "did you mean `aries`?"),
             ("sim:aries+1", "how much farther than aries?"),
+            ("sim:a.yaml+1us", "give a.yaml a longer `cable_latency`"),
             ("sim:aries+", "how much farther than aries?"),
             ("sim:aries+1s", "The limit is 100ms"),
             ("sim:aries+0ns", "how much farther than aries?"),

@@ -25,11 +25,13 @@ pub fn memory_estimate(virtual_time: bool, scope: &Scope, point: &Point) -> u64 
 
 /// Bytes of one worker that reaches so many nodes with so many coroutines.
 fn worker_estimate(virtual_time: bool, point: &Point, reach: u16, coroutines: u32) -> u64 {
+    // A step of the optimization ladder asks for so many objects whatever else it is told.
+    let objects = if point.rung.is_some() || point.verb.oracle().is_some() { OBJECTS } else { 1 };
     let requests = match coroutines {
         0 => 0,
         // Unawaited requests fill every queue; others cannot be more than are asked for.
         _ if point.unawaited() => u64::MAX,
-        _ => u64::from(coroutines) * u64::from(point.outstanding.max(OBJECTS)),
+        _ => u64::from(coroutines) * u64::from(point.outstanding.max(objects)),
     };
     worker_config(point).memory_estimate(virtual_time, reach, requests, point.payload)
         + u64::from(coroutines) * COROUTINE
@@ -78,6 +80,9 @@ mod tests {
         assert!(of(BenchVerb::Read, 32, 12, 8) < usual, "who never calls keeps next to none");
         assert!(asking(1, BenchVerb::Read, 4096) < 2 << 30, "of which all ask one");
         assert!(asking(0, BenchVerb::Read, 4096) > 16 << 30, "where all ask all");
+        let long = Point { servers: 1, payload: 1 << 20, ..Point::new("test", BenchVerb::Read) };
+        let each = bytes(4096, &long) / 4096;
+        assert!((1 << 20..4 << 20).contains(&each), "of 1 MiB each asks for one: {each} B");
         for verb in
             [BenchVerb::Send, BenchVerb::RpcTwoWrites, BenchVerb::RpcWriteImm, BenchVerb::RpcWriteSend]
         {
