@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use primitives::bench::{self, Point, Scope, Shows, identifying};
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName, UNSETTLED, short_commit};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, TOO_SHORT, TableName, short_commit};
 use primitives::mesh::FabricSpec;
 use primitives::profile::{Interface, Profile};
 use primitives::units::Nanos;
@@ -332,11 +332,12 @@ fn measured(spec: &Value) -> Result<(Scope, Vec<Point>), CliError> {
 /// No point is simulated for longer because its rate drifted: what has not settled by then is not of the card.
 const LONGEST: Nanos = Nanos(20_000_000);
 
-/// Warm-up and counted time of a row whose rate was not steady.
+/// Warm-up and counted time of a row whose rate did not come to be known, for as long as it was measured. One of a fixed length that was not
+/// steady is short, as the simulation is.
 fn unsteady(row: &Row) -> Option<(Nanos, Nanos)> {
     let converged = row.get("converged")?;
     let of = |column: &str| row.number(column).map(|ns| Nanos(ns as u64).min(LONGEST));
-    ["no", UNSETTLED].contains(&converged).then_some((of("warm_up_ns")?, of("measured_ns")?))
+    (converged == "no").then_some((of("warm_up_ns")?, of("measured_ns")?))
 }
 
 /// Refuses a row that no characterization leaves, whether or not it is fitted to: other counts than its point's, or nothing done, by

@@ -239,6 +239,7 @@ impl PrimitiveSpec {
                 doorbell_batch: self.doorbell_batch,
                 signal_period: self.signal_period,
                 queue_pairs: self.queue_pairs,
+                drawn: true,
                 addresses: self.addresses,
                 ..Point::new("experiment", verb)
             },

@@ -228,11 +228,11 @@ impl Client<'_> {
         Remote { node, rkey: self.common.rkeys[node.index()], offset }
     }
 
-    /// Which of several queue pairs to a peer the next request takes: any, as whoever shares them draws one for each request (DrTM+H
-    /// section 4.2, NAM-DB section 7.5).
+    /// Which of several queue pairs to a peer the next request takes, if it is drawn for each (DrTM+H section 4.2, NAM-DB section 7.5).
     #[inline]
     fn lane(&mut self) -> Option<u32> {
-        (self.load.point.queue_pairs > 1).then(|| self.rng.random())
+        let Point { drawn, queue_pairs, .. } = *self.load.point;
+        (drawn && queue_pairs > 1).then(|| self.rng.random())
     }
 
     async fn post(&mut self, requests: u32) -> Result<(), Failure> {

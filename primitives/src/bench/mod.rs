@@ -203,6 +203,9 @@ pub struct Point {
     pub signal_period: u32,
     /// Queue pairs per thread and peer.
     pub queue_pairs: u32,
+    /// Whether each request draws one of them, as the papers' loads do. Groups of requests take them in turn otherwise, which leaves less to
+    /// chance: what is characterized is fitted to.
+    pub drawn: bool,
     /// Step of the optimization ladder, for the multi-object questions.
     pub rung: Option<Rung>,
     /// Nodes that are asked, and do not ask themselves; 0 is the symmetric model: all ask all.
@@ -293,6 +296,7 @@ impl Point {
             doorbell_batch: 32,
             signal_period: 32,
             queue_pairs: 1,
+            drawn: false,
             rung: None,
             servers: 0,
             addresses: 0,
