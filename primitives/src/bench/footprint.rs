@@ -80,7 +80,8 @@ mod tests {
         assert!(of(BenchVerb::Read, 32, 12, 8) < usual, "who never calls keeps next to none");
         assert!(asking(1, BenchVerb::Read, 4096) < 2 << 30, "of which all ask one");
         assert!(asking(0, BenchVerb::Read, 4096) > 16 << 30, "where all ask all");
-        let long = Point { servers: 1, payload: 1 << 20, ..Point::new("test", BenchVerb::Read) };
+        let one = Point { threads: 1, coroutines: 1, outstanding: 1, ..Point::new("test", BenchVerb::Read) };
+        let long = Point { servers: 1, payload: 1 << 20, ..one };
         let each = bytes(4096, &long) / 4096;
         assert!((1 << 20..4 << 20).contains(&each), "of 1 MiB each asks for one: {each} B");
         for verb in
