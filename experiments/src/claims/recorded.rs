@@ -379,7 +379,7 @@ fn a_calibrate_claim_that_was_missed_stands_in_a_profile() {
     let claims = load().unwrap();
     let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../primitives/profiles");
     let read = |name: &&str| std::fs::read_to_string(profiles.join(format!("{name}.profile.yaml"))).unwrap();
-    let texts: String = primitives::profile::Profile::NAMES.iter().map(|name| read(name)).collect();
+    let texts: String = primitives::profile::Profile::NAMES.iter().map(read).collect();
     // By its id, or with others: DRH-T3-*-time.
     let words: BTreeSet<&str> =
         texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '*')).collect();
