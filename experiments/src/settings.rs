@@ -44,10 +44,19 @@ pub fn shown(workload: &str) -> Result<String, CliError> {
     let others: Vec<&str> = workloads().into_iter().filter(|other| *other != name).collect();
     Ok(format!(
         "Settings of {name} (--set KEY=VALUE; in an experiment file set: {{KEY: VALUE}}):\n\n{}\n\
+         A cluster that is larger than memory: {}.\n\
          The other workloads have others: --workload NAME --set help, with {}.\n",
         table(&["key", "default", "range", "unit", "what"], rows),
+        scaled(name).unwrap_or_default(),
         others.join(", ")
     ))
+}
+
+/// The flags that make a workload smaller than usual, so that large clusters of it fit into memory.
+pub fn scaled(workload: &str) -> Option<String> {
+    let sizes = declared(workload)?.1.iter().filter_map(|param| Some((param.name, param.scaled?)));
+    let flags: Vec<_> = sizes.map(|(name, size)| format!("--set {name}={size}")).collect();
+    (!flags.is_empty()).then(|| flags.join(" "))
 }
 
 /// A largest whole number, where it is one that somebody chose.

@@ -266,7 +266,13 @@ pub fn engine_spec(spec: &RunSpec, fabric: &Fabric, plan: Plan) -> cluster::RunS
 }
 
 /// What helps a run that needs too much memory.
-pub const LOWER: &str = "lower --nodes, --threads, --coroutines, or the size of the workload with --set";
+pub fn lower(spec: &RunSpec) -> String {
+    let scaled = settings::scaled(&spec.workload).map(|flags| format!(" (scaled: {flags})"));
+    format!(
+        "lower --nodes, --threads, --coroutines, or the size of the workload with --set{}",
+        scaled.unwrap_or_default()
+    )
+}
 
 /// Most worker threads of one process: beyond it a machine spends its time switching.
 const THREADS_MOST: u64 = 4096;
@@ -285,7 +291,7 @@ pub fn check(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result<(), C
     }
     admit(spec, fabric, named)?;
     let asked = engine_spec(spec, fabric, named.plan);
-    fits(cluster::memory_estimate(&asked, &workload, &protocol), LOWER)
+    fits(cluster::memory_estimate(&asked, &workload, &protocol), &lower(spec))
 }
 
 /// Bytes that a run of `spec` will need, roughly; where its plan is to be tuned, with the usual number of coroutines.
@@ -339,7 +345,7 @@ pub fn check_share(spec: &RunSpec, fabric: &Fabric, named: &NamedPlan) -> Result
     let asked = engine_spec(spec, fabric, named.plan);
     let (workload, protocol) = (workload(spec)?, protocol(spec)?);
     can_run(named, fabric, &asked, &workload, &protocol)?;
-    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), LOWER)
+    fits(cluster::memory_estimate(&asked, &workload, &protocol) / u64::from(spec.nodes.max(1)), &lower(spec))
 }
 
 /// Runs a spec with a given plan.
@@ -657,6 +663,30 @@ fn known(s: &Steadiness) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sixteen machines of 24 threads, as the papers have them.
+    #[test]
+    fn large_clusters_of_scaled_sizes_need_less_than_24_gib() {
+        for (workload, params) in engine::workload::WORKLOADS {
+            let usual = RunSpec {
+                workload: (*workload).to_owned(),
+                fabric: "sim:cx4-edr".parse().unwrap(),
+                nodes: 16,
+                threads: 24,
+                ..RunSpec::default()
+            };
+            let mut smaller = usual.clone();
+            for (name, size) in params.iter().filter_map(|param| Some((param.name, param.scaled?))) {
+                smaller.set.insert(name.to_owned(), json!(size));
+            }
+            let fabric = Fabric::open(&usual.fabric, usual.seed).unwrap();
+            let gib = |spec| memory(spec, &fabric).unwrap() as f64 / (1u64 << 30) as f64;
+            assert!(gib(&smaller) < 24.0, "{workload}: {}", gib(&smaller));
+            if workload.starts_with("tpcc") {
+                assert!(gib(&usual) > 24.0 && lower(&usual).contains("--set items=3000"), "{}", gib(&usual));
+            }
+        }
+    }
 
     #[test]
     fn who_interrupts_a_run_does_not_wait_for_a_long_history_to_be_checked() {

@@ -21,7 +21,8 @@ pub const MAX_RECORDS: usize = 32;
 
 /// The parameters, see [`Params`].
 pub const PARAMS: &[Param] = &[
-    Param::int("records_per_thread", 10_000, 1, 10_000_000, "records per worker thread of the cluster"),
+    Param::int("records_per_thread", 10_000, 1, 10_000_000, "records per worker thread of the cluster")
+        .scaled(1_000),
     Param::int("reads", 2, 0, MAX_RECORDS as u64, "records a transaction only reads"),
     Param::int("writes", 2, 0, MAX_RECORDS as u64, "records a transaction updates"),
     Param::int("payload_bytes", 64, 8, 4096, "size of a record's payload"),

@@ -52,22 +52,30 @@ pub struct Param {
     pub help: &'static str,
     /// Its values.
     pub kind: Kind,
+    /// Of a size: a smaller one, for clusters whose usual sizes are more than a machine's memory.
+    pub scaled: Option<u64>,
 }
 
 impl Param {
     /// A whole number.
     pub const fn int(name: &'static str, default: u64, min: u64, max: u64, help: &'static str) -> Param {
-        Param { name, help, kind: Kind::Int { default, min, max } }
+        Param { name, help, kind: Kind::Int { default, min, max }, scaled: None }
+    }
+
+    /// The same, with a smaller size for clusters that do not fit into memory.
+    pub const fn scaled(mut self, size: u64) -> Param {
+        self.scaled = Some(size);
+        self
     }
 
     /// A number.
     pub const fn real(name: &'static str, default: f64, min: f64, max: f64, help: &'static str) -> Param {
-        Param { name, help, kind: Kind::Real { default, min, max } }
+        Param { name, help, kind: Kind::Real { default, min, max }, scaled: None }
     }
 
     /// A flag.
     pub const fn flag(name: &'static str, default: bool, help: &'static str) -> Param {
-        Param { name, help, kind: Kind::Flag { default } }
+        Param { name, help, kind: Kind::Flag { default }, scaled: None }
     }
 }
 

@@ -224,7 +224,7 @@ pub fn run(args: &TuneArgs, context: &Context) -> Result<(), CliError> {
     let caveat = caveat(&spec, &tuned);
     let plan = tuned.tuning.best().plan;
     let chosen = RunSpec { protocol: tuned.protocol.clone(), ..spec.clone() };
-    if let Err(error) = fits(transact::memory_of(&chosen, &fabric, plan)?, transact::LOWER) {
+    if let Err(error) = fits(transact::memory_of(&chosen, &fabric, plan)?, &transact::lower(&spec)) {
         context.talk.warn(format!("the choice does not fit this machine: {}", error.message()));
     }
     let details = tuned.tuning.reasons.iter().chain(tuned.tuning.flips.iter().map(|flip| &flip.text));

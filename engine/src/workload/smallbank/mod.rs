@@ -41,7 +41,8 @@ const BALANCE_MAX: u64 = 5_000_000;
 
 /// The parameters, see [`Params`].
 pub const PARAMS: &[Param] = &[
-    Param::int("accounts_per_thread", 100_000, 2, 10_000_000, "customers per worker thread of the cluster"),
+    Param::int("accounts_per_thread", 100_000, 2, 10_000_000, "customers per worker thread of the cluster")
+        .scaled(10_000),
     Param::real("hot_accounts_share", 0.04, 0.0, 1.0, "share of customers in the hot set"),
     Param::real("hot_transactions_share", 0.9, 0.0, 1.0, "share of transactions on hot customers"),
     Param::int("amalgamate", 15, 0, 1000, "weight of amalgamate in the mix"),

@@ -8,22 +8,25 @@ const COUNT: usize = 18;
 /// The parameters, with the specification's values as defaults.
 pub const PARAMS: &[Param; COUNT] = &[
     Param::int("warehouses", 0, 0, MOST_WAREHOUSES, "warehouses of the cluster; 0 is one per worker thread"),
-    Param::int("customers_per_district", 3_000, 1, MOST_CUSTOMERS, "customers in each of ten districts"),
+    Param::int("customers_per_district", 3_000, 1, MOST_CUSTOMERS, "customers in each of ten districts")
+        .scaled(30),
     Param::int(
         "orders_per_district",
         3_000,
         1,
         MOST_CUSTOMERS,
         "orders at the start, at most one per customer",
-    ),
-    Param::int("items", 100_000, 1, 10_000_000, "items, of which every warehouse has a stock"),
+    )
+    .scaled(10),
+    Param::int("items", 100_000, 1, 10_000_000, "items, of which every warehouse has a stock").scaled(3_000),
     Param::int(
         "order_room_per_district",
         5_000,
         0,
         10_000_000,
         "orders there is room for beside the first ones",
-    ),
+    )
+    .scaled(256),
     Param::int("new_order", 45, 0, 1000, "weight of new-order in the mix"),
     Param::int("payment", 43, 0, 1000, "weight of payment"),
     Param::int("order_status", 4, 0, 1000, "weight of order-status"),

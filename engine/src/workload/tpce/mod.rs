@@ -60,7 +60,8 @@ pub mod table {
 /// The parameters, see [`Params`].
 pub const PARAMS: &[Param] = &[
     Param::int("load_units", 0, 0, 1_000_000, "load units of the cluster; 0 is one per worker thread"),
-    Param::int("customers_per_load_unit", 1_000, 10, 1_000, "customers of a load unit, less for small runs"),
+    Param::int("customers_per_load_unit", 1_000, 10, 1_000, "customers of a load unit, less for small runs")
+        .scaled(100),
     Param::int("trades_per_account", 20, 0, MOST_TRADES, "trades that each account has"),
     Param::int("customer_position", 1, 0, 1000, "weight of customer-position in the mix"),
     Param::int("market_feed", 0, 0, 1000, "weight of a transaction that changes 20 prices"),

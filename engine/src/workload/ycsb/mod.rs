@@ -35,7 +35,8 @@ pub const MAX_RECORD_BYTES: u32 = 4096;
 
 /// The parameters, see [`Params`]. Records, operations and shares are RCC's (§5.1, §5.3) where it states them.
 pub const PARAMS: &[Param] = &[
-    Param::int("records_per_thread", 15_000, 1, 10_000_000, "records per worker thread of the cluster"),
+    Param::int("records_per_thread", 15_000, 1, 10_000_000, "records per worker thread of the cluster")
+        .scaled(1_500),
     Param::int("fields", 8, 1, 512, "fields of a record"),
     Param::int("field_bytes", 8, COUNTER as u64, MAX_RECORD_BYTES as u64, "size of a field"),
     Param::int(

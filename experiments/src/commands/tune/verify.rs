@@ -190,8 +190,12 @@ pub fn keep(
     let known: Vec<(&str, &Candidate)> =
         racing.iter().map(|&place| (rivals[place].protocol.as_str(), &rivals[place].candidate)).collect();
     let slots = if again { room(&tuned.searches(), &known) } else { 0 };
-    let jobs =
-        fits_together(needed(tuned, &racing, slots, &counts, spec, fabric)?, jobs, usual, transact::LOWER)?;
+    let jobs = fits_together(
+        needed(tuned, &racing, slots, &counts, spec, fabric)?,
+        jobs,
+        usual,
+        &transact::lower(spec),
+    )?;
     let rounds = if racing.is_empty() || spec.fabric.virtual_time() { 1 } else { ROUNDS };
     if rounds > 1 {
         asked["rounds"] = json!(rounds);
