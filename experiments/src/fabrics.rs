@@ -380,14 +380,8 @@ impl Fabric {
 
     /// Warns of what speaks against the profile that results are simulated by, if there is one and something does.
     pub fn warn(&self, talk: Talk) {
-        let Some((profile, doubt)) = self.profile.as_ref().and_then(|p| Some((p, p.doubt.as_ref()?))) else {
-            return;
-        };
-        let mend = match profile.is_doubted(bench::UNCALIBRATED) {
-            true => "; `doorbell calibrate --from` its characterization mends it",
-            false => "",
-        };
-        talk.warn(format!("results are simulated by a profile ({}) {doubt}{mend}", profile.name));
+        let profile = self.profile.as_ref().map(ProfileRef::from);
+        profile.iter().flat_map(warnings).for_each(|warning| talk.warn(warning));
     }
 
     /// What the fabric can do.
@@ -411,9 +405,37 @@ impl Fabric {
     }
 }
 
+/// What speaks against results that are simulated by a profile: that it has a shipped one's name and other numbers, and what it says of itself.
+pub fn warnings(profile: &ProfileRef) -> impl Iterator<Item = String> {
+    let (name, hash) = (&profile.name, &profile.hash);
+    let shipped = Profile::shipped(name).ok().map(|shipped| shipped.hash_text()).filter(|its| its != hash);
+    let namesake = shipped.map(|its| {
+        format!("the profile is called {name}, as a shipped one with other numbers is: results tell them apart by their hashes alone, {hash} and {its}")
+    });
+    let doubt = profile.doubt.as_ref().map(|doubt| {
+        let mend = match doubt.contains(bench::UNCALIBRATED) {
+            true => "; `doorbell calibrate --from` its characterization mends it",
+            false => "",
+        };
+        format!("results are simulated by a profile ({name}) {doubt}{mend}")
+    });
+    namesake.into_iter().chain(doubt)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_that_borrows_a_shipped_name_is_warned_of() {
+        let told = |profile: &Profile| warnings(&ProfileRef::from(profile)).collect::<Vec<_>>();
+        let mut profile = Profile::shipped("cx6").unwrap();
+        assert_eq!(told(&profile), [""; 0]);
+        profile.nic.number_mut("requester_read").unwrap().value += 1.0;
+        assert!(told(&profile)[0].contains(&profile.hash_text()), "{:?}", told(&profile));
+        profile.name = "mine".to_owned();
+        assert_eq!(told(&profile), [""; 0]);
+    }
 
     #[test]
     fn reads_a_device_tree_and_survives_holes_in_it() {

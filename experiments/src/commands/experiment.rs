@@ -18,7 +18,7 @@ use crate::cluster::point::Asked;
 use crate::cluster::{Cluster, Described, give_up, run_member, share_of_the_driver};
 use crate::directory::{HOME, Place};
 use crate::error::CliError;
-use crate::fabrics::{Fabric, profile, require};
+use crate::fabrics::{Fabric, profile, require, warnings};
 use crate::output::{emit, human_rate, table};
 use crate::primitive;
 use crate::regret::{self, Summary};
@@ -313,9 +313,7 @@ where
 
 /// Warns of what speaks against a profile that points are simulated by, if something does.
 fn warn_of(profile: &ProfileRef, context: &Context) {
-    if let Some(doubt) = &profile.doubt {
-        context.talk.warn(format!("results are simulated by a profile ({}) {doubt}", profile.name));
-    }
+    warnings(profile).for_each(|warning| context.talk.warn(warning));
 }
 
 pub(crate) fn record(

@@ -1,6 +1,7 @@
 //! A number that knows its unit and where it comes from.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Unit of a [`Quantity`]. Each field of a profile accepts exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +77,19 @@ pub struct Quantity {
     /// Where it comes from.
     pub source: Source,
     /// Bounds within which a fit may move the number, low and high; a number without them is fixed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounds")]
     pub free: Option<[f64; 2]>,
     /// Paper and section, public source, or grounds.
     #[serde(rename = "ref")]
     pub reference: String,
+}
+
+/// Bounds in a file: two numbers, which an error says in place of an array's length.
+fn bounds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    let numbers = Vec::<f64>::deserialize(from)?;
+    let two = numbers.as_slice().try_into();
+    two.map(Some)
+        .map_err(|_| D::Error::custom(format_args!("two bounds are wanted, [low, high], not {numbers:?}")))
 }
 
 impl Quantity {

@@ -370,6 +370,8 @@ fn free_bounds_hold_in_files_and_not_in_what_is_asked_later() {
         let error = refusal(&text(bad));
         assert!(error.contains("nic.link_rate") && error.contains("free"), "{bad}: {error}");
     }
+    let error = refusal(&text("[5]"));
+    assert!(error.contains("two bounds are wanted, [low, high], not [5.0]"), "{error}");
     profile.nic.link_rate.value = 20.0;
     profile.validate().unwrap();
 }
