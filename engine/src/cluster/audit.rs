@@ -1,7 +1,8 @@
 //! Filling stores before a run, and counting and comparing them after.
 
+use crate::verify::{Digest, Key};
 use crate::workload::{RecordId, TableDef, Workload};
-use phases::store::{Cluster, StoreError, TableId};
+use phases::store::{Cluster, Layout, StoreError, TableId};
 use primitives::verbs::NodeId;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,6 +70,31 @@ fn fillings<'a, W: Workload>(
             (record, words)
         })
     })
+}
+
+/// Digests of what those of the `wanted` records that are loaded at all begin with; they come in order. Keys are gone through because a
+/// workload fills those that it loads and no others: of a table that nobody wants none, else at most as many as were loaded.
+pub(super) fn loaded<W: Workload>(
+    layout: &Layout,
+    workload: &W,
+    tables: &[TableDef],
+    wanted: &[Key],
+) -> Vec<(Key, Digest)> {
+    let mut found = Vec::with_capacity(wanted.len());
+    for of_table in wanted.chunk_by(|a, b| a.table == b.table) {
+        let table = of_table[0].table as u16;
+        let Some(def) = tables.get(usize::from(table)) else { continue };
+        let nodes = (0..layout.config().nodes).map(NodeId);
+        let keys = nodes.flat_map(|node| workload.keys(table, layout, node));
+        let mut words = vec![0; def.payload_bytes.div_ceil(8) as usize];
+        let asked = |key: &u64| of_table.binary_search_by_key(key, |wanted| wanted.key).is_ok();
+        for key in keys.filter(asked).take(of_table.len()) {
+            words.fill(0);
+            workload.fill(RecordId { table, key }, &mut words);
+            found.push((Key { table: table.into(), key }, Digest::of(&words)));
+        }
+    }
+    found
 }
 
 /// Parts that a partition's copies are compared by: keys are dealt out to them by their hash.

@@ -266,6 +266,8 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         };
         if self.spec.history {
             let mut history = History::merge(recorders, Some(self.spec.first_version));
+            let loaded = |wanted: &[_]| audit::loaded(&self.layout, self.workload, &self.tables, wanted);
+            history.learn_initial(loaded);
             if let Some(clock) = facts.clock {
                 // Wide enough to hold the true times: what seems to follow in real time does.
                 history.retime(|from, to| (clock.earliest(from), clock.latest(to)));

@@ -2,9 +2,10 @@
 //!
 //! Sits between the protocol and the operations, so that protocols stay free of both. Reads are recorded when they
 //! come back. Writes are recorded when the log (or, without backups, the install) is about to be written, which is
-//! before anybody else can see them; from then on the transaction's fate is open until the last phase returns.
+//! before anybody else can see them; from then on the transaction's fate is open until the last phase returns. With both goes a
+//! digest of the payload, as it came back or is about to go, so that a read of what no writer left is known ([`Digest`]).
 
-use crate::verify::{Key, Recorder};
+use crate::verify::{Digest, Key, Recorder};
 use phases::ops::{PhaseOps, Stop};
 use phases::plan::Phase;
 use phases::rule::{Abort, CheckRule, LockRule, Timestamp};
@@ -167,7 +168,8 @@ impl<O> Observed<O> {
                     if access.absent() || access.reserved() {
                         pen.recorder.read_absent(key_of(access), access.version);
                     } else {
-                        pen.recorder.read(key_of(access), access.version);
+                        let digest = access.values_read().map_or(Digest::NONE, Digest::of);
+                        pen.recorder.read_of(key_of(access), access.version, digest);
                     }
                 }
             }
@@ -200,7 +202,9 @@ impl<O> Observed<O> {
                 let (key, version) = (key_of(access), access.next_version(txn.install_at));
                 match access.change {
                     Change::Delete => pen.recorder.delete(key, version),
-                    _ if access.dirty() => pen.recorder.write(key, version),
+                    _ if access.dirty() => {
+                        pen.recorder.write_of(key, version, Digest::of(access.values()));
+                    }
                     _ => {}
                 }
             }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 ///
 /// All but the last are about dependencies alone: neither real time nor the order within a session counts. The version
 /// order is that of the version numbers ([`Op::version`](super::Op)), never inferred. Every level refuses a history
-/// whose versions or reads make no sense by themselves (a version read that nobody wrote, written twice, or older than
+/// whose versions or reads make no sense by themselves (a version read that nobody wrote, or not as it was written, written twice, or older than
 /// one the same transaction wrote before; a list read in two orders).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -67,7 +67,7 @@ impl Level {
     /// Whether a history with an anomaly of this kind is not of the level.
     pub const fn forbids(self, kind: Kind) -> bool {
         match kind {
-            Kind::UnwrittenRead | Kind::DuplicateVersion => true,
+            Kind::UnwrittenRead | Kind::TornRead | Kind::DuplicateVersion => true,
             Kind::IncompatibleOrder | Kind::NonMonotonicVersion => true,
             Kind::G1a | Kind::G1b | Kind::Internal | Kind::G0 | Kind::G1c => true,
             Kind::FracturedRead => !matches!(self, Level::ReadCommitted),
@@ -106,7 +106,7 @@ const ONE_BY_ONE: usize = 20_000_000;
 
 /// Judges a history.
 ///
-/// Time is that of sorting the operations plus one pass over the dependencies; memory about 50 bytes an operation
+/// Time is that of sorting the operations plus one pass over the dependencies; memory about 60 bytes an operation
 /// beside the history, and where there are scans about 70 a record and for each stretch of absent keys 8 times the logarithm of the records. A transaction in doubt counts as committed iff one in effect read what only it can have
 /// written. Transactions are taken to overlap when one returns at the nanosecond the other begins.
 ///

@@ -3,6 +3,7 @@
 //! Each of them also makes the version order or the reads-from relation meaningless, so the graph is built only for
 //! histories without them.
 
+use super::digest::Digest;
 use super::history::{History, Op, OpKind};
 use super::index::{Fate, Index};
 use super::verdict::{Conflict, Dependency, Kind};
@@ -51,13 +52,19 @@ pub(super) fn find(history: &History, index: &Index) -> Findings {
     history.disorders().iter().for_each(|d| found.add(d.kind, || d.clone()));
     let rewrites = within_transactions(history, index, &mut found);
     let mut at = 0;
+    // Items and what records began with are in the same order.
+    let mut initial = history.initial().iter().peekable();
     while at < index.items.len() {
         if at == 0 || !index.items[at].same_record(index.items[at - 1]) {
             found.records += 1;
         }
+        let record = index.items[at].record();
         let version = index.version_at(at);
         at = version.end;
-        one_version(index, version, &rewrites, &mut found);
+        one_version(index, version.clone(), &rewrites, &mut found);
+        while initial.next_if(|(key, _)| *key < record).is_some() {}
+        let loaded = initial.peek().filter(|(key, _)| *key == record).map(|&&(_, digest)| digest);
+        torn_reads(index, version, loaded, &mut found);
     }
     found.first.sort_by_key(|d| d.kind);
     found.counts.sort();
@@ -146,6 +153,47 @@ fn one_version(index: &Index, version: Range<usize>, rewrites: &[bool], found: &
                 direct(Kind::UnwrittenRead, vec![reader], "read a version that nobody wrote".into())
             }),
         }
+    }
+}
+
+/// Reads of a version with another payload than it was given, by its writer or, of the initial one, by the load. Where two wrote it, which
+/// is an anomaly by itself, either may have been read. Where nobody tells what records began with, all that read it must have read the same.
+fn torn_reads(index: &Index, version: Range<usize>, loaded: Option<Digest>, found: &mut Findings) {
+    let item = index.items[version.start];
+    let digest = |(place, _): (usize, u32)| index.items[place].digest;
+    let mut readers = index.readers(version.clone()).filter(|&reader| digest(reader) != 0).peekable();
+    let Some(&first) = readers.peek() else { return };
+    let fresh = Some(item.version) == index.initial_version;
+    let loaded = fresh.then(|| loaded.map_or(digest(first), Digest::number));
+    let given = || index.writers(version.clone()).map(digest).chain(loaded);
+    if given().any(|given| given == 0) {
+        return;
+    }
+    let Some(left) = given().next() else { return };
+    for (place, reader) in readers {
+        let seen = index.items[place].digest;
+        if given().any(|given| given == seen) {
+            continue;
+        }
+        found.add(Kind::TornRead, || {
+            let writer = index.writers(version.clone()).next().map(|(_, txn)| txn);
+            let who = if writer.is_some() { "its writer" } else { "the load" };
+            let on = Conflict {
+                table: item.table,
+                key: item.key,
+                from_version: item.version,
+                to_version: item.version,
+            };
+            Direct {
+                kind: Kind::TornRead,
+                table: item.table,
+                key: item.key,
+                version: item.version,
+                txns: writer.into_iter().chain([reader]).collect(),
+                edges: writer.map(|writer| (writer, reader, Dependency::Wr, on)).into_iter().collect(),
+                detail: format!("read a payload of digest {seen:06x} where {who} left one of {left:06x}"),
+            }
+        });
     }
 }
 

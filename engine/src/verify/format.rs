@@ -1,13 +1,14 @@
 //! `history.json`: a history on disk.
 //!
-//! One JSON object, written one transaction a line; white space means nothing to the reader. Version 2 (1, which knew no stretches of absent keys, is read as well):
+//! One JSON object, written one transaction a line; white space means nothing to the reader. Version 3 (1, which knew no stretches of absent keys, and 2, which knew no digests, are read as
+//! well):
 //!
 //! ```json
-//! {"format":"doorbell-history","version":2,"initial_version":0,"transactions":[
-//! {"id":0,"session":0,"invoke_ns":10,"return_ns":25,"outcome":"committed","ops":[["r",0,7,0],["w",0,7,1]]},
+//! {"format":"doorbell-history","version":3,"initial_version":0,"transactions":[
+//! {"id":0,"session":0,"invoke_ns":10,"return_ns":25,"outcome":"committed","ops":[["r",0,7,0,1193046],["w",0,7,1,77]]},
 //! {"id":1,"session":1,"invoke_ns":12,"return_ns":30,"outcome":"aborted","reason":"lock","ops":[["r",0,7,0]]},
 //! {"id":2,"session":0,"invoke_ns":26,"return_ns":null,"outcome":"unknown","ops":[["w",0,7,2]]}
-//! ],"count":3}
+//! ],"initial":[[0,7,1193046]],"count":3}
 //! ```
 //!
 //! - `format`, `version`, `initial_version` come first, in any order; all other names of an object in any order. The
@@ -17,18 +18,21 @@
 //! - `share`, where it is there, stands ahead of `transactions` too: `[1,3]` says that this is what node 1 of 3 recorded, and not the
 //!   whole, in which alone every version that was read has its writer.
 //! - `return_ns` is null exactly for `unknown`; `reason` (a string) stands exactly with `aborted`.
-//! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴. Behind them may stand
+//! - `ops`, in program order: `["r" or "w", table, key, version]`, table below 2³², key and version below 2⁶⁴. Behind the version may
+//!   stand the digest of the payload that was read or installed, from 1 to 2²⁴ − 1 (`digest.rs`). Behind all of them may stand
 //!   what a scan read of a stretch of absent keys: `["n", table, from, to]` says that of each key from `from` to `to` that the
 //!   history writes the transaction read the initial version (never there yet; only where there is one), `["g", table, from, to]` that it read the last one
 //!   (gone). Keys that the transaction reads or writes by itself are left out of both.
+//! - `initial`, where it is there: `[table, key, digest]` says what a record that was read at its initial version began with.
 //! - `count` is the number of transactions.
 //!
 //! All numbers are unsigned integers. Unknown, missing or repeated names, repeated ids and anything behind the object
 //! are errors with their place; a file cut short is told from one that is wrong. Reading never gives part of a
 //! history: a checker would take the lost writers' versions for invented ones.
 
+use super::digest::Digest;
 use super::exchange::Format;
-use super::history::{History, Op, OpKind, Outcome, Share};
+use super::history::{History, Key, Op, OpKind, Outcome, Share};
 use super::index::MAX_OPS;
 use super::ranges::{Run, Seen};
 use primitives::place::{Mistake, Place};
@@ -43,7 +47,7 @@ use std::path::Path;
 /// The value of `format`.
 pub const FORMAT: &str = "doorbell-history";
 /// The version written.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// The oldest version read: the first, which knew no stretches of absent keys.
 const OLDEST: u64 = 1;
 
@@ -203,7 +207,11 @@ fn write_as(history: &History, share: Option<Share>, out: &mut impl Write) -> io
         for op in history.ops(txn) {
             let comma = if std::mem::replace(&mut empty, false) { "" } else { "," };
             let kind = if op.kind == OpKind::Read { 'r' } else { 'w' };
-            write!(out, "{comma}[\"{kind}\",{},{},{}]", op.table, op.key, op.version)?;
+            write!(out, "{comma}[\"{kind}\",{},{},{}", op.table, op.key, op.version)?;
+            if op.digest.is_some() {
+                write!(out, ",{}", op.digest.number())?;
+            }
+            write!(out, "]")?;
         }
         while let Some(run) = runs.next_if(|run| run.txn as usize == n) {
             let comma = if std::mem::replace(&mut empty, false) { "" } else { "," };
@@ -212,7 +220,15 @@ fn write_as(history: &History, share: Option<Share>, out: &mut impl Write) -> io
         }
         write!(out, "]}}")?;
     }
-    writeln!(out, "\n],\"count\":{}}}", history.txns().len())?;
+    write!(out, "\n]")?;
+    for (n, (key, digest)) in history.initial().iter().enumerate() {
+        let before = if n == 0 { ",\"initial\":[" } else { "," };
+        write!(out, "{before}[{},{},{}]", key.table, key.key, digest.number())?;
+    }
+    if !history.initial().is_empty() {
+        write!(out, "]")?;
+    }
+    writeln!(out, ",\"count\":{}}}", history.txns().len())?;
     out.flush()
 }
 
@@ -297,9 +313,9 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        const FIELDS: &[&str] = &["format", "version", "initial_version", "share", "transactions", "count"];
+        const FIELDS: &[&str] = &["format", "version", "initial_version", "share", "transactions", "initial", "count"];
         let (mut format, mut version, mut initial, mut list, mut count) = (None, None, None, None, None);
-        let mut share = None;
+        let (mut share, mut loads) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
                 "format" => {
@@ -335,6 +351,10 @@ impl<'de> Visitor<'de> for Document<'_> {
                     self.0.borrow_mut().history = History::new(initial).of(share);
                     map.next_value_seed(Transactions(self.0))?;
                 }
+                "initial" => {
+                    let loaded: Vec<(u32, u64, u32)> = map.next_value()?;
+                    once(&mut loads, "initial", loaded)?;
+                }
                 "count" => once(&mut count, "count", map.next_value::<u64>()?)?,
                 other => return Err(de::Error::unknown_field(other, FIELDS)),
             }
@@ -342,12 +362,24 @@ impl<'de> Visitor<'de> for Document<'_> {
         if list.is_none() {
             return Err(de::Error::missing_field("transactions"));
         }
+        let loads = loads.unwrap_or_default().into_iter();
+        let loads: Result<Vec<_>, A::Error> =
+            loads.map(|(table, key, number)| Ok((Key { table, key }, digest_of(number)?))).collect();
+        self.0.borrow_mut().history.set_initial(loads?);
         let count = count.ok_or_else(|| de::Error::missing_field("count"))?;
         let transactions = self.0.borrow().history.txns().len();
         if count != transactions as u64 {
             return fail(self.0, Problem::WrongCount { count, transactions });
         }
         Ok(())
+    }
+}
+
+/// The digest of a number that a file has in place of one.
+fn digest_of<E: de::Error>(number: u32) -> Result<Digest, E> {
+    match number {
+        1..=Digest::MAX => Ok(Digest::from_number(number)),
+        _ => Err(E::custom(format_args!("a digest is a number from 1 to {}, not {number}", Digest::MAX))),
     }
 }
 
@@ -488,6 +520,36 @@ enum OpName {
     Gone,
 }
 
+/// One line of operations: its name, three numbers, and a digest if there is one.
+struct Line(OpName, u32, u64, u64, Digest);
+
+impl<'de> de::Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Line, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = Line;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an operation of four words, or five with a digest")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Line, A::Error> {
+                let short = |len| de::Error::invalid_length(len, &self);
+                let name = seq.next_element()?.ok_or_else(|| short(0))?;
+                let table = seq.next_element()?.ok_or_else(|| short(1))?;
+                let key = seq.next_element()?.ok_or_else(|| short(2))?;
+                let version = seq.next_element()?.ok_or_else(|| short(3))?;
+                let digest = seq.next_element()?.map_or(Ok(Digest::NONE), digest_of)?;
+                if digest.is_some() && !matches!(name, OpName::Read | OpName::Write) {
+                    return Err(de::Error::custom("keys that are absent have no digest"));
+                }
+                Ok(Line(name, table, key, version, digest))
+            }
+        }
+        from.deserialize_seq(Words)
+    }
+}
+
 impl<'de> Visitor<'de> for Ops<'_> {
     type Value = ();
 
@@ -496,7 +558,7 @@ impl<'de> Visitor<'de> for Ops<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some((kind, table, key, version)) = seq.next_element::<(OpName, u32, u64, u64)>()? {
+        while let Some(Line(kind, table, key, version, digest)) = seq.next_element()? {
             let mut draft = self.0.borrow_mut();
             let history = &mut draft.history;
             if history.op_count() + history.runs().len() == MAX_OPS {
@@ -506,7 +568,7 @@ impl<'de> Visitor<'de> for Ops<'_> {
             let seen = match kind {
                 OpName::Read | OpName::Write => {
                     let kind = if matches!(kind, OpName::Read) { OpKind::Read } else { OpKind::Write };
-                    history.push_op(Op { version, key, table, kind });
+                    history.push_op(Op { version, key, table, kind, digest });
                     continue;
                 }
                 OpName::Never if history.initial_version().is_none() => {

@@ -5,6 +5,7 @@
 //! chunk (each twice as long as the one before, up to a bound; [`Recorder::with_capacity`] moves even that to the
 //! start). Six thousand simulated coroutines can each own one without reserving gigabytes.
 
+use super::digest::Digest;
 use super::direct::Direct;
 use super::ranges::Run;
 use super::settle;
@@ -40,17 +41,28 @@ pub struct Op {
     pub table: u32,
     /// Read or write.
     pub kind: OpKind,
+    /// Of the payload that was read or is installed, if that was looked at.
+    pub digest: Digest,
 }
+
+/// Histories are long: a digest has no more bits than there was room for.
+const _: () = assert!(size_of::<Op>() == 24);
 
 impl Op {
     /// A read of `version` of `key`.
     pub const fn read(key: Key, version: u64) -> Op {
-        Op { version, key: key.key, table: key.table, kind: OpKind::Read }
+        Op { version, key: key.key, table: key.table, kind: OpKind::Read, digest: Digest::NONE }
     }
 
     /// A write that installs `version` of `key`.
     pub const fn write(key: Key, version: u64) -> Op {
-        Op { version, key: key.key, table: key.table, kind: OpKind::Write }
+        Op { version, key: key.key, table: key.table, kind: OpKind::Write, digest: Digest::NONE }
+    }
+
+    /// The operation with the digest of its payload.
+    #[must_use]
+    pub const fn with(self, digest: Digest) -> Op {
+        Op { digest, ..self }
     }
 
     /// The record it touches.
@@ -95,6 +107,8 @@ pub struct Txn {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     initial_version: Option<u64>,
+    /// Digests of what records began with, of those that were read so, in their order.
+    initial: Vec<(Key, Digest)>,
     share: Option<Share>,
     txns: Vec<Txn>,
     ops: Vec<Op>,
@@ -179,6 +193,30 @@ impl History {
         history
     }
 
+    /// Asks what those records began with that were read at their initial version, so that such reads can be held against it, too. They
+    /// are asked for in their order; of some there may be no answer.
+    pub fn learn_initial(&mut self, digests: impl FnOnce(&[Key]) -> Vec<(Key, Digest)>) {
+        let fresh = |op: &&Op| {
+            op.kind == OpKind::Read && op.digest.is_some() && Some(op.version) == self.initial_version
+        };
+        let mut keys: Vec<Key> = self.ops.iter().filter(fresh).map(|op| op.record()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        self.set_initial(digests(&keys));
+    }
+
+    /// The digests of what records began with, as far as they are known, in the order of records.
+    pub(super) fn initial(&self) -> &[(Key, Digest)] {
+        &self.initial
+    }
+
+    /// Sets them, in any order.
+    pub(super) fn set_initial(&mut self, mut initial: Vec<(Key, Digest)>) {
+        initial.sort_unstable();
+        initial.dedup();
+        self.initial = initial;
+    }
+
     /// Which node's share of a run this is; nothing if it is the whole.
     pub fn share(&self) -> Option<Share> {
         self.share
@@ -216,7 +254,9 @@ impl History {
     pub fn join(parts: impl IntoIterator<Item = History>) -> History {
         let mut whole = History::default();
         let mut runs: Vec<Run> = Vec::new();
+        let mut initial = Vec::new();
         for part in parts {
+            initial.extend_from_slice(&part.initial);
             whole.initial_version = whole.initial_version.or(part.initial_version);
             let base = whole.ops.len() as u64;
             let before = whole.txns.len() as u32;
@@ -233,6 +273,7 @@ impl History {
             }
             whole.ops.extend(part.ops);
         }
+        whole.set_initial(initial);
         if !runs.is_empty() {
             // Where the sort below, stable as this one, puts them.
             let mut order: Vec<u32> = (0..whole.txns.len() as u32).collect();
@@ -393,8 +434,16 @@ impl Recorder {
     /// # Panics
     /// Without an open transaction, as do all methods below: a bug in the caller.
     pub fn read(&mut self, key: Key, version: u64) {
+        self.read_of(key, version, Digest::NONE);
+    }
+
+    /// As [`Recorder::read`], with the digest of the payload that was observed.
+    ///
+    /// # Panics
+    /// As [`Recorder::read`].
+    pub fn read_of(&mut self, key: Key, version: u64, digest: Digest) {
         assert!(self.open.is_some(), "session {}: read recorded outside a transaction", self.session);
-        self.ops.push(Op::read(key, version));
+        self.ops.push(Op::read(key, version).with(digest));
     }
 
     /// The transaction looked for `key` and found nothing; `floor` is the version that stood for that. [`History::settled`] makes
@@ -427,8 +476,16 @@ impl Recorder {
     /// The transaction installs `version` of `key`. Record it before the first moment another transaction could see
     /// it: if this one aborts or fails later, the checker needs to know whose version that was.
     pub fn write(&mut self, key: Key, version: u64) {
+        self.write_of(key, version, Digest::NONE);
+    }
+
+    /// As [`Recorder::write`], with the digest of the payload that is installed.
+    ///
+    /// # Panics
+    /// As [`Recorder::read`].
+    pub fn write_of(&mut self, key: Key, version: u64, digest: Digest) {
         assert!(self.open.is_some(), "session {}: write recorded outside a transaction", self.session);
-        self.ops.push(Op::write(key, version));
+        self.ops.push(Op::write(key, version).with(digest));
     }
 
     /// The transaction committed, and the session knows.

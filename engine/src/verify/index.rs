@@ -19,12 +19,15 @@ pub(super) struct Item {
     pub key: u64,
     pub version: u64,
     who: u32,
+    /// The number of the payload's digest, 0 for none.
+    pub digest: u32,
 }
 
 impl Item {
     fn new(txn: usize, op: &Op) -> Item {
         let kind = if op.kind == OpKind::Read { READ } else { 0 };
-        Item { table: op.table, key: op.key, version: op.version, who: txn as u32 | kind }
+        let Op { table, key, version, digest, .. } = *op;
+        Item { table, key, version, who: txn as u32 | kind, digest: digest.number() }
     }
 
     /// The transaction, as a position in the history.

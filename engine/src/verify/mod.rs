@@ -26,6 +26,7 @@
 mod alternate;
 pub mod check;
 mod cycle;
+mod digest;
 mod direct;
 pub mod exchange;
 pub mod format;
@@ -38,6 +39,7 @@ mod settle;
 mod verdict;
 
 pub use check::{Level, check};
+pub use digest::Digest;
 pub use history::{History, Key, Op, OpKind, Outcome, Reason, Recorder, Share, Txn};
 pub use ranges::TooManyReads;
 pub use verdict::{Anomaly, Conflict, Counts, Cycle, Dependency, Edge, Kind, Participant, Result, Verdict};

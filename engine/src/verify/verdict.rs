@@ -34,9 +34,13 @@ pub enum Result {
 /// What is wrong with a history, the most basic first. Names as in Adya's thesis where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Kind {
-    /// A version that nobody wrote was read: a torn or invented value.
+    /// A version that nobody wrote was read: an invented value.
     #[serde(rename = "unwritten-read")]
     UnwrittenRead,
+    /// A version was read with another payload than the one that its writer, or the load, gave it: half of one state and half of
+    /// another. It takes digests to show it, which a run's own history has and those of other checkers have not.
+    #[serde(rename = "torn-read")]
+    TornRead,
     /// Two committed transactions installed the same version of a record; one update is lost.
     #[serde(rename = "duplicate-version")]
     DuplicateVersion,
@@ -208,6 +212,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::UnwrittenRead => "unwritten-read",
+            Kind::TornRead => "torn-read",
             Kind::DuplicateVersion => "duplicate-version",
             Kind::IncompatibleOrder => "incompatible-order",
             Kind::NonMonotonicVersion => "non-monotonic-version",

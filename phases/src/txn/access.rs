@@ -169,8 +169,15 @@ impl Access {
     /// # Panics
     /// If the record has neither been read nor written.
     #[inline(always)]
-    pub(crate) fn values(&self) -> &[AtomicU64] {
+    pub fn values(&self) -> &[AtomicU64] {
         &self.buf.words()[self.current()..][..self.payload_words()]
+    }
+
+    /// All words of the payload as they were read, if they were and have not been written over.
+    #[inline]
+    pub fn values_read(&self) -> Option<&[AtomicU64]> {
+        let there = self.fetched && !self.absent && !self.written_in_place();
+        there.then(|| &self.buf.words()[self.first.into()..][..self.payload_words()])
     }
 
     /// Where the payload begins in the buffer: the new one if there is one, else the one read.

@@ -239,7 +239,7 @@ impl Lists {
             plain.loads().map(|(record, version)| (record, vec![version])).collect();
         let index = &plain.index;
         for item in index.items.iter().filter(|i| !i.is_read() && index.active(i.txn())) {
-            let op = Op { version: item.version, key: item.key, table: item.table, kind: OpKind::Write };
+            let op = Op::write(item.record(), item.version);
             let list = versions.entry(number(op.record())).or_default();
             if list.last() != Some(&item.version) {
                 list.push(item.version);

@@ -189,7 +189,10 @@ impl Draft {
                 let key = record(op.record);
                 // Without a version of its own the initial state is known, see `unwritten`.
                 let version = op.version.or(initial).unwrap_or(0);
-                Op { version, key: key.key, table: key.table, kind: op.kind }
+                match op.kind {
+                    OpKind::Read => Op::read(key, version),
+                    OpKind::Write => Op::write(key, version),
+                }
             });
             let interval = (Nanos(txn.invoke), txn.ret.map_or(Nanos::MAX, Nanos));
             history.push(txn.id, session, interval, outcome, ops);

@@ -38,6 +38,24 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn digests_come_back_and_those_of_shares_are_put_together() {
+    let digest = Digest::from_number;
+    let share = |key: u64, number: u32| {
+        let mut share = history(&[commit(0, 5, [r(key, 0).with(digest(number)), w(3, key).with(Digest::NONE)])]);
+        share.learn_initial(|asked| asked.iter().map(|&key| (key, digest(number))).collect());
+        let first = text(&share);
+        let again = read(first.as_bytes()).expect("just written");
+        assert_eq!(text(&again), first);
+        assert_eq!(again.ops(&again.txns()[0]), share.ops(&share.txns()[0]));
+        assert_eq!(again.initial(), [(k(key), digest(number))]);
+        again
+    };
+    let whole = History::join([share(2, Digest::MAX), share(1, 1), share(2, Digest::MAX)]);
+    assert_eq!(whole.initial(), [(k(1), digest(1)), (k(2), digest(Digest::MAX))]);
+    assert!(text(&whole).contains("],\"initial\":[[0,1,1],[0,2,16777215]],\"count\":3}"));
+}
+
+#[test]
 fn a_share_says_so_wherever_it_is_read_and_joins_the_whole() {
     let share = Share { node: 1, nodes: 3 };
     let mut out = Vec::new();
@@ -94,11 +112,13 @@ fn each_kind_of_damage_has_its_name_and_place() {
         (error.to_string().as_str(), error.at.byte),
         ("history:3:7: transaction id 0 was used before", byte)
     );
-    let error = with("\"version\":2", "\"version\":3");
-    assert_eq!((error.problem, error.at.line), (Problem::UnknownVersion { found: 3 }, 1));
-    // The version before knew no stretches of absent keys, and is read.
-    let older = whole.replacen("\"version\":2", "\"version\":1", 1);
-    assert_eq!(read(older.as_bytes()).expect("it is known").txns().len(), 4);
+    let error = with("\"version\":3", "\"version\":4");
+    assert_eq!((error.problem, error.at.line), (Problem::UnknownVersion { found: 4 }, 1));
+    // The versions before knew no digests, the first no stretches of absent keys; they are read.
+    for before in [1, 2] {
+        let older = whole.replacen("\"version\":3", &format!("\"version\":{before}"), 1);
+        assert_eq!(read(older.as_bytes()).expect("it is known").txns().len(), 4);
+    }
     let error = with("doorbell-history", "elle");
     assert_eq!(error.problem, Problem::WrongFormat { found: "elle".into() });
     let error = with("\"count\":4", "\"count\":5");
@@ -112,7 +132,12 @@ fn each_kind_of_damage_has_its_name_and_place() {
         ("\"return_ns\":null", "\"return_ns\":3", 4, "must be null"),
         ("\"return_ns\":5", "\"return_ns\":null", 2, "only an unknown outcome"),
         ("[\"r\",0,1,0]", "[\"r\",0,1]", 2, "invalid length 3"),
-        ("[\"r\",0,1,0]", "[\"r\",0,1,0,0]", 2, "trailing characters"),
+        ("[\"r\",0,1,0]", "[\"r\",0,1,0,5,5]", 2, "trailing characters"),
+        ("[\"r\",0,1,0]", "[\"r\",0,1,0,0]", 2, "a digest is a number from 1 to 16777215, not 0"),
+        ("[\"r\",0,1,0]", "[\"r\",0,1,0,16777216]", 2, "not 16777216"),
+        ("[\"r\",0,1,0]", "[\"n\",0,1,0,5]", 2, "keys that are absent have no digest"),
+        ("],\"count\":4", "],\"initial\":[[0,1,0]],\"count\":4", 6, "a digest is a number"),
+        ("],\"count\":4", "],\"initial\":[[0,1]],\"count\":4", 6, "invalid length 2"),
         ("[\"r\",0,1,0]", "[\"x\",0,1,0]", 2, "unknown variant `x`"),
         ("[\"r\",0,1,0]", "[\"r\",0,1,-1]", 2, "invalid value: integer `-1`"),
         ("[\"r\",0,1,0]", "[\"r\",0,1,1.5]", 2, "invalid type: floating point"),
