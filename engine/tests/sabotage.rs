@@ -75,8 +75,13 @@ fn small(seed: u64, faults: FaultOptions) -> RunSpec {
     spec
 }
 
+/// Half of all READs and WRITEs are seen in pieces.
+fn torn() -> FaultOptions {
+    FaultOptions { torn_read: 0.5, torn_write: 0.5, ..FaultOptions::default() }
+}
+
 fn run(seed: u64, sabotage: Option<Sabotage>) -> RunResult {
-    let mut spec = small(seed, FaultOptions { torn_read: 0.5, torn_write: 0.5, ..FaultOptions::default() });
+    let mut spec = small(seed, torn());
     spec.sabotage = sabotage;
     run_as(&spec, &Equal, Occ, &AtomicBool::new(false)).expect("it can run")
 }
@@ -96,6 +101,42 @@ fn torn_reads_that_are_believed_and_logs_that_are_lost_are_noticed() {
     assert_eq!(failures(None), [""; 0], "without sabotage everything holds");
     assert!(failures(Some(Sabotage::TornReads)).contains(&"whole"));
     assert_eq!(failures(Some(Sabotage::LostLogs)), ["backups-equal"]);
+}
+
+/// Whether the words of a record are equal is for this workload to know; that no writer left such a record is for the checker, of any. It
+/// also objects to whole payloads under another version, which multi-version readers can be led to believe.
+#[test]
+fn torn_reads_that_are_believed_are_objected_to() {
+    // What a run is objected to for, and whether it read records whose words differ.
+    let judged = |name, seed, sabotage| {
+        let protocol = AnyProtocol::named(name).expect("a protocol");
+        let mut spec = small(seed, torn());
+        spec.plan = spec.plan.restricted_to(protocol.needs());
+        (spec.history, spec.sabotage) = (true, sabotage);
+        let result = run_as(&spec, &Equal, protocol, &AtomicBool::new(false)).expect("it can run");
+        let verdict = check(result.history.as_ref().expect("it was asked for"), protocol.level());
+        let kinds: Vec<Kind> = verdict.anomaly.iter().chain(&verdict.others).map(|a| a.kind).collect();
+        (kinds, result.failed_checks().any(|c| c.name == "whole"))
+    };
+    for name in ["occ", "sundial", "mvcc"] {
+        let mut objected = Vec::new();
+        for seed in 0..10 {
+            assert_eq!(judged(name, seed, None), (vec![], false), "{name}, seed {seed}, without sabotage");
+            let (kinds, halves) = judged(name, seed, Some(Sabotage::TornReads));
+            assert!(kinds.iter().all(|&kind| kind == Kind::TornRead), "{name}, seed {seed}: {kinds:?}");
+            assert!(!halves || !kinds.is_empty(), "{name}, seed {seed}: the workload alone noticed it");
+            objected.extend((!kinds.is_empty()).then_some(seed));
+        }
+        eprintln!("{name}: objected to on seeds {objected:?} of 0..10");
+        assert!(!objected.is_empty(), "none of ten seeds shows it under {name}");
+    }
+    // Who locks before it reads meets no writer, so whatever it believes is whole. FaSST and CALVIN send no READs for records.
+    for name in ["nowait", "waitdie", "bounded-wait"] {
+        assert!(
+            (0..3).all(|seed| judged(name, seed, Some(Sabotage::TornReads)) == (vec![], false)),
+            "{name}"
+        );
+    }
 }
 
 /// One transaction's write-back comes when another one has the lock already: of two that count one record up one is lost.
@@ -158,4 +199,136 @@ fn locks_are_freed_for_good_where_a_cas_that_fails_may_undo_a_write() {
             assert!(broken, "none of {SEEDS} seeds shows it under {name}, passive_ack {passive_ack}");
         }
     }
+}
+
+/// A real workload, small and crowded, and which sabotages show on it under which protocols: the names of checks that must fail and of kinds
+/// of anomalies that must be found, all within ten seeds.
+struct Crowded {
+    workload: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+    coroutines: u32,
+    transactions: u64,
+}
+
+type Shown = (Sabotage, &'static [&'static str], &'static [&'static str]);
+
+impl Crowded {
+    fn case(&self, protocol: &str, sabotage: Option<Sabotage>, failed_cas_stores: bool, seed: u64) -> Case {
+        // All that can be torn is.
+        let faults =
+            FaultOptions { torn_read: 1.0, torn_write: 1.0, failed_cas_stores, ..FaultOptions::default() };
+        let mut case = Case::new(self.workload, self.settings, small(seed, faults));
+        case.protocol = AnyProtocol::named(protocol).expect("a protocol");
+        case.spec.plan = case.spec.plan.restricted_to(case.protocol.needs());
+        case.spec.plan.coroutines = self.coroutines;
+        case.spec.length = Length::Transactions(self.transactions);
+        case.spec.log_ring_bytes = 1 << 16;
+        // A lock that nobody frees is given up soon.
+        case.spec.retry.attempts = 30;
+        case.spec.sabotage = sabotage;
+        case
+    }
+
+    /// What fails and what is objected to within ten seeds, or up to the seed with which all that must be has been.
+    fn noticed(&self, protocol: &str, sabotage: Option<Sabotage>, must: &[&str]) -> BTreeSet<String> {
+        let mut noticed = BTreeSet::new();
+        let failed_cas_stores = sabotage == Some(Sabotage::FreeByWrite);
+        for seed in 0..10 {
+            let case = self.case(protocol, sabotage, failed_cas_stores, seed);
+            let result = case.run();
+            assert!(result.faults.is_empty(), "{protocol}, {sabotage:?}: {:?}", result.faults);
+            let verdict = check(result.history.as_ref().expect("it was asked for"), case.protocol.level());
+            noticed.extend(result.failed_checks().map(|c| c.name.to_owned()));
+            noticed.extend(verdict.anomaly.iter().chain(&verdict.others).map(|a| a.kind.to_string()));
+            if !must.is_empty() && must.iter().all(|&name| noticed.contains(name)) {
+                break;
+            }
+        }
+        noticed
+    }
+
+    /// Nothing is noticed without sabotage, and with it what must be.
+    fn shows(&self, table: &[Shown]) {
+        for protocol in ["occ", "nowait", "sundial", "mvcc"] {
+            assert_eq!(self.noticed(protocol, None, &[]), BTreeSet::new(), "{protocol} as it should be");
+            judge(&self.case(protocol, None, true, 0), "a card whose CASes store what they found");
+        }
+        for &(sabotage, protocols, must) in table {
+            for protocol in protocols {
+                let noticed = self.noticed(protocol, Some(sabotage), must);
+                eprintln!("{} under {protocol}, {sabotage:?}: {noticed:?}", self.workload);
+                let missing: Vec<_> = must.iter().filter(|&&name| !noticed.contains(name)).collect();
+                assert!(missing.is_empty(), "{protocol}, {sabotage:?}: {missing:?} not among {noticed:?}");
+                // Of these no transaction sees anything.
+                if [Sabotage::LostLogs, Sabotage::StaleHits].contains(&sabotage) {
+                    assert_eq!(noticed.len(), must.len(), "{protocol}, {sabotage:?}: {noticed:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Money is lost by whoever believes or loses balances. That a record is torn shows where who reads it is validated by its version alone, and
+/// more seldom under MVCC, which looks twice.
+#[test]
+fn sabotage_shows_on_smallbank() {
+    let bank = Crowded {
+        workload: "smallbank",
+        settings: &[
+            ("accounts_per_thread", "2"),
+            ("hot_accounts_share", "0.5"),
+            ("hot_transactions_share", "0.5"),
+            ("payload_bytes", "64"),
+            ("write_check", "60"),
+            ("balance", "30"),
+        ],
+        coroutines: 8,
+        transactions: 100,
+    };
+    bank.shows(&[
+        (Sabotage::TornReads, &["occ", "sundial"], &["torn-read", "money-conserved"]),
+        (Sabotage::UnlockFirst, &["occ", "nowait", "sundial"], &["duplicate-version", "money-conserved"]),
+        // Its versions are timestamps and cannot be installed twice.
+        (Sabotage::UnlockFirst, &["mvcc"], &["G-single", "money-conserved"]),
+        (Sabotage::LostLogs, &["occ", "nowait", "sundial", "mvcc"], &["backups-equal"]),
+        (Sabotage::FreeByWrite, &["occ", "nowait", "sundial", "mvcc"], &["records-intact"]),
+        // Accounts stay where they are, so that what is remembered of them is never stale. (Nor are readers that are ignored listed: of what
+        // reads without writing, Balance, both records are read in one step, and next to nobody comes between.)
+        (Sabotage::StaleHits, &["occ", "nowait"], &[]),
+    ]);
+}
+
+/// Districts of few customers, who pay and order at other warehouses, where what is read is read by READs.
+#[test]
+fn sabotage_shows_on_tpcc() {
+    let shop = Crowded {
+        workload: "tpcc",
+        settings: &[
+            ("warehouses", "3"),
+            ("customers_per_district", "1"),
+            ("orders_per_district", "1"),
+            ("items", "2"),
+            ("order_room_per_district", "300"),
+            ("remote_item_share", "1"),
+            ("remote_payment_share", "1"),
+            ("new_order", "40"),
+            ("payment", "40"),
+            ("order_status", "0"),
+            ("delivery", "5"),
+            ("stock_level", "15"),
+        ],
+        coroutines: 12,
+        transactions: 60,
+    };
+    shop.shows(&[
+        (Sabotage::TornReads, &["occ", "sundial"], &["torn-read", "totals-add-up"]),
+        (Sabotage::UnlockFirst, &["occ", "nowait", "sundial"], &["duplicate-version", "totals-add-up"]),
+        (Sabotage::UnlockFirst, &["mvcc"], &["G-single", "totals-add-up"]),
+        (Sabotage::LostLogs, &["occ", "nowait", "sundial", "mvcc"], &["backups-equal"]),
+        (Sabotage::FreeByWrite, &["occ", "nowait", "sundial", "mvcc"], &["records-intact"]),
+        (Sabotage::IgnoredReaders, &["mvcc"], &["G2"]),
+        // What is deleted, new-orders, is asked for by its own node alone, which remembers no locations: stale ones are met in
+        // `structure.rs`, whose records come and go everywhere.
+        (Sabotage::StaleHits, &["occ"], &[]),
+    ]);
 }

@@ -313,7 +313,8 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        const FIELDS: &[&str] = &["format", "version", "initial_version", "share", "transactions", "initial", "count"];
+        const FIELDS: &[&str] =
+            &["format", "version", "initial_version", "share", "transactions", "initial", "count"];
         let (mut format, mut version, mut initial, mut list, mut count) = (None, None, None, None, None);
         let (mut share, mut loads) = (None, None);
         while let Some(name) = map.next_key::<String>()? {

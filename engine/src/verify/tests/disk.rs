@@ -41,7 +41,8 @@ fn what_is_written_comes_back() {
 fn digests_come_back_and_those_of_shares_are_put_together() {
     let digest = Digest::from_number;
     let share = |key: u64, number: u32| {
-        let mut share = history(&[commit(0, 5, [r(key, 0).with(digest(number)), w(3, key).with(Digest::NONE)])]);
+        let mut share =
+            history(&[commit(0, 5, [r(key, 0).with(digest(number)), w(3, key).with(Digest::NONE)])]);
         share.learn_initial(|asked| asked.iter().map(|&key| (key, digest(number))).collect());
         let first = text(&share);
         let again = read(first.as_bytes()).expect("just written");
