@@ -203,7 +203,7 @@ impl Model<'_> {
             let holders = ((customers - 1.0) * solution.rate * sum.held).max(1.0);
             let closes = match self.workload().reads_ahead {
                 // All its locks are new: it closes a circle if it is quicker at the next that is freed.
-                true => 0.5 * self.wanted(others, to_write, sum.at_once),
+                true => 0.5 * self.wanted(others, [to_write, to_read], [sum.writers, sum.readers]),
                 false => 1.0 / holders,
             };
             let circles = circles(mean(sum.blocked, sum.hold), closes);
@@ -411,15 +411,20 @@ impl Model<'_> {
         part(exposed.by_writes[kind], writes, written) + part(exposed.by_reads[kind], reads, read) + marked
     }
 
-    /// The chance that a transaction of `records` wants the record that somebody waits for.
-    fn wanted(&self, others: Others, exposed: Exposed, records: f64) -> f64 {
+    /// The chance that a transaction which writes and reads so many records wants the one that somebody waits for, and not only to
+    /// share it. Of records that nobody writes none is waited for, however many read it.
+    fn wanted(&self, others: Others, [to_write, to_read]: [Exposed; 2], [writes, reads]: [f64; 2]) -> f64 {
         let (mut sum, mut waits) = (0.0, 0.0);
-        for (band, &reads) in self.workload().bands.iter().zip(&self.reads) {
+        for (band, &read) in self.workload().bands.iter().zip(&self.reads) {
             let rate = others.rate * (others.customers - band.parts * (1.0 - band.away)).max(0.0);
-            let there = self.there(band, reads, exposed, rate);
-            let met = band.share * (1.0 - (-rate * there / band.records).exp());
-            sum += met * (records * band.share * band.parts / band.records).min(1.0);
-            waits += met;
+            let met = |exposed| -(-rate * self.there(band, read, exposed, rate) / band.records).exp_m1();
+            let (written, read) = (writes * band.writes.unwrap_or(band.share), reads * read);
+            // Who has the lock is in the way of all who wait to write, and only as a writer of those who wait to read.
+            for (asked, exposed, rivals) in [(written, to_write, written + read), (read, to_read, written)] {
+                let waiting = if asked > 0.0 { asked * met(exposed) } else { 0.0 };
+                sum += waiting * (rivals * band.parts / band.records).min(1.0);
+                waits += waiting;
+            }
         }
         if waits > 0.0 { sum / waits } else { 0.0 }
     }
