@@ -45,6 +45,8 @@ presets! {
     RccOneSided "rcc-one-sided",
     /// RCC's RPC implementations: every step awaited.
     RccTwoSided "rcc-two-sided",
+    /// FaSST's primitives, but for validation and logs, which are one-sided.
+    HybridFasst "hybrid-fasst",
 }
 
 impl Preset {

@@ -323,6 +323,7 @@ fn presets_parse_bear_their_names_and_run_where_the_paper_ran_them() {
     assert_eq!(vias(Preset::Farm), [OneSided, TwoSided, OneSided, OneSided, TwoSided]);
     assert_eq!(vias(Preset::DrtmR), [OneSided; 5]);
     assert_eq!(vias(Preset::FasstOcc), [TwoSided; 5]);
+    assert_eq!(vias(Preset::HybridFasst), [TwoSided, TwoSided, OneSided, OneSided, TwoSided]);
     assert_eq!(vias(Preset::DrtmH), [Hybrid, OneSided, OneSided, OneSided, OneSided]);
     assert!(Preset::DrtmH.plan().install.is_some_and(|s| s.passive_ack));
 }
