@@ -358,8 +358,8 @@ fn document(tuned: &Tuned, kept: &Kept, caveat: Option<&str>) -> Value {
     document
 }
 
-/// The choices, a line for each phase.
-fn why(choices: &[Choice]) -> String {
+/// The choices, a line for each phase. What they are held against may have another count of coroutines; flips are searched with the chosen one.
+fn why(choices: &[Choice], coroutines: u32) -> String {
     let rows = choices.iter().map(|choice| {
         let or = |text: String| if text.is_empty() { "–".to_owned() } else { text };
         let (phase, via) = (choice.phase.to_string(), choice.step.via.to_string());
@@ -368,7 +368,11 @@ fn why(choices: &[Choice]) -> String {
         [phase, via, difference.join("; "), or(choice.alternative()), or(choice.flip())]
     });
     let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
-    format!("{text}(– : no price, halved or doubled, changes it; -v compares whole plans)\n")
+    format!(
+        "{text}(– : no price, halved or doubled, changes it. Flips are with {coroutines} coroutine{} on either side; with counts left free \
+         they may be farther away. -v compares whole plans)\n",
+        if coroutines == 1 { "" } else { "s" }
+    )
 }
 
 /// The choices that are no primitives, a sentence for each that matters.
@@ -456,7 +460,7 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
     }
     text.push_str(&presets(tuned, kept));
     text.push('\n');
-    text.push_str(&why(&tuned.choices));
+    text.push_str(&why(&tuned.choices, tuned.tuning.best().plan.coroutines));
     text.push_str(&format!("\n{}", others(&tuned.turned)));
     if let Some(budget) = &tuned.budget {
         text.push_str(&format!("\n{}\n{}", folded(&budget.told(), WIDTH), budget.shown()));

@@ -458,7 +458,8 @@ fn flip(
     };
     let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search, go_on)?;
     let text = format!(
-        "would flip to {changes} if {}; at ×{factor} that would be {:.1} % better",
+        "with {} coroutines would flip to {changes} if {}; at ×{factor} that would be {:.1} % better",
+        winner.plan.coroutines,
         input.condition(from),
         100.0 * gain
     );
