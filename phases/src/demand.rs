@@ -74,6 +74,8 @@ pub struct Touch {
     pub local: f64,
     /// Of the local ones, those whose places a range has told, so that nobody looks them up.
     pub scanned: f64,
+    /// Looks of the own CPU at ranges of its own node, beside their rows.
+    pub ranges: f64,
     /// Of the local ones, those whose lock words the CPU may change even where NICs change others': lock, install and unlock.
     pub at_home: f64,
     /// Records on the own node that are to be created, where slots are set aside for them or given back: by the CPU, whatever the plan

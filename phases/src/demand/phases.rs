@@ -26,6 +26,7 @@ pub fn demand(how: &Carriage, touch: &Touch, sizes: &Sizes) -> Demand {
         Phase::Install => install(how, touch, sizes),
         Phase::Unlock => unlock(how, touch, sizes),
     };
+    d.requester.probes += touch.ranges;
     // A slot is looked for and taken; it is given back by its place.
     d.requester.probes += touch.created * if how.phase == Phase::Unlock { 1.0 } else { 2.0 };
     d

@@ -29,6 +29,19 @@ impl PhaseCosts {
             served: demand.served,
         }
     }
+
+    /// What it costs to do the same so many times, one after the other.
+    pub(super) fn repeated(&self, times: f64) -> PhaseCosts {
+        let mut load = Load::default();
+        load.add_scaled(&self.load, times);
+        PhaseCosts {
+            load,
+            verbs: times * self.verbs,
+            round_trips: times * self.round_trips,
+            doorbells: times * self.doorbells,
+            served: times * self.served,
+        }
+    }
 }
 
 /// One phase, by class, and its place among [`Prices`]: equal prices have equal places.

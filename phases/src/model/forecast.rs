@@ -339,7 +339,13 @@ impl<'a> Model<'a> {
         let next = next.filter(|_| phase == Phase::Install && step.passive_ack);
         let next = next.map(|first| self.carriage(plan, first, plan.step(first)));
         let price = || {
+            // All that a plan allows to be asked for at once is what the transaction knows of.
+            let in_steps = |carriage: &Carriage, class: &TxnClass| {
+                carriage.step.outstanding && self.needs.at_first_touch(carriage.phase) && class.steps > 1.0
+            };
             let of = |carriage: &Carriage, class: &TxnClass| {
+                let step = in_steps(carriage, class).then(|| class.of_one_step());
+                let class = step.as_ref().unwrap_or(class);
                 let mut touch = self.workload.touch(&self.cluster, class, plan, &self.needs, carriage.phase);
                 touch.cached = if again { 1.0 } else { touch.cached };
                 demand(carriage, &touch, &self.sizes)
@@ -349,8 +355,12 @@ impl<'a> Model<'a> {
             });
             let price = |class: &TxnClass| {
                 let one = (again && phase == Phase::Lock).then(|| class.of_one_record());
-                let demand = of(&carriage, one.as_ref().unwrap_or(class));
+                let class = one.as_ref().unwrap_or(class);
+                let demand = of(&carriage, class);
                 let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, self.buckets);
+                if in_steps(&carriage, class) {
+                    costs = costs.repeated(class.steps);
+                }
                 let others = (f64::from(self.cluster.nodes) - 1.0).max(1.0);
                 for (share, next) in next.iter().flatten() {
                     costs.load.delay_ns += share * behind_left(&demand.left, next, self.profile, others);

@@ -50,6 +50,12 @@ pub struct TxnClass {
     /// Of its records, those on the own node whose places a range has told, so that nobody looks them up.
     #[serde(default)]
     pub scanned: Asked,
+    /// Looks of the own CPU at ranges of its own node, beside their rows.
+    #[serde(default)]
+    pub ranges: Ranges,
+    /// Steps in which it comes to its records, as many in each, where it may ask for those of a step at once.
+    #[serde(default = "one_step")]
+    pub steps: f64,
     /// In how many places its records lie, where several lie in one: those of one customer, say.
     #[serde(default)]
     pub spots: Option<Spots>,
@@ -70,6 +76,20 @@ pub struct Asked {
     pub reads: f64,
     /// Read and written.
     pub writes: f64,
+}
+
+/// Looks at ranges of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ranges {
+    /// Pages that are read.
+    pub pages: f64,
+    /// Looks before the commit, each at what a table has grown or lost where it was read.
+    pub checks: f64,
+}
+
+fn one_step() -> f64 {
+    1.0
 }
 
 /// Of a transaction's records, those in tables that only transactions of a record's own node touch.
@@ -303,6 +323,8 @@ impl TxnClass {
             at_home: AtHome::default(),
             elsewhere: None,
             scanned: Asked::default(),
+            ranges: Ranges::default(),
+            steps: one_step(),
             spots: None,
             kinds: Vec::new(),
         }
@@ -311,6 +333,21 @@ impl TxnClass {
     /// In how many places its records lie.
     pub(super) fn spots(&self) -> Spots {
         self.spots.unwrap_or(Spots { reads: self.reads, writes: self.writes })
+    }
+
+    /// What it comes to in one of its steps, on average.
+    pub(super) fn of_one_step(&self) -> TxnClass {
+        let by = self.steps;
+        let asked = |Asked { reads, writes }| Asked { reads: reads / by, writes: writes / by };
+        let AtHome { reads, writes, inserts } = self.at_home;
+        TxnClass {
+            inserts: self.inserts / by,
+            at_home: AtHome { reads: reads / by, writes: writes / by, inserts: inserts / by },
+            elsewhere: self.elsewhere.map(|e| Elsewhere { reads: e.reads / by, writes: e.writes / by }),
+            scanned: asked(self.scanned),
+            ranges: Ranges { pages: self.ranges.pages / by, checks: self.ranges.checks / by },
+            ..TxnClass::new(&self.name, self.share, self.reads / by, self.writes / by)
+        }
     }
 
     /// One that comes to a single record, of its own and of others as likely as this one.
@@ -365,6 +402,8 @@ impl Workload {
             let fits = (0.0..=class.reads + SHARE_SLACK).contains(&told.reads)
                 && (0.0..=class.writes + SHARE_SLACK).contains(&told.writes);
             must(fits, &what("scanned"), told.reads + told.writes, "must be some of its records")?;
+            amount(&what("ranges"), class.ranges.pages.min(class.ranges.checks))?;
+            must(class.steps >= 1.0, &what("steps"), class.steps, "must be at least one")?;
             let (home, away) = (class.at_home, class.elsewhere.map_or(0.0, |there| there.writes));
             let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
                 && (0.0..=class.reads - class.elsewhere.map_or(0.0, |there| there.reads) + SHARE_SLACK)
@@ -515,6 +554,15 @@ impl Workload {
                 _ => 0.0,
             }
             .min(served.local),
+            // Pages are read where their rows are met first. Where versions are times, owners were told up to when ranges must stand.
+            ranges: match (phase, needs.packing) {
+                (Phase::Fetch, _) if !needs.locks_at_touch() => class.ranges.pages,
+                // What is only read of such protocols is not locked.
+                (Phase::Fetch, packing) if packing != Packing::Locked => class.ranges.pages,
+                (Phase::Lock, Packing::Locked) => class.ranges.pages + class.ranges.checks,
+                (Phase::Validate, packing) if packing != Packing::Versions => class.ranges.checks,
+                _ => 0.0,
+            },
             created,
             read_held: held.remote,
             read_held_local: (held.local - class.at_home.reads).max(0.0),

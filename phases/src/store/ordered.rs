@@ -10,7 +10,7 @@ use super::slots::latch;
 use crate::txn::{Order, Scan};
 
 /// Most rows of a page.
-pub(crate) const PAGE_ROWS: usize = 48;
+pub const PAGE_ROWS: usize = 48;
 /// Most leaves of a page; each has a key of it, but for the first and the last.
 pub(crate) const PAGE_LEAVES: usize = 12;
 

@@ -18,7 +18,7 @@ pub(super) const HOLDINGS: usize = (MOST_ACCOUNTS * MOST_HOLDINGS) as usize;
 /// Trades that the history shows.
 pub(super) const TRADES: usize = 10;
 /// Prices fetched in one step.
-const STEP: usize = 16;
+pub(super) const STEP: usize = 16;
 
 /// Most changes of status that the history shows.
 const CHANGES: usize = TRADES * MOST_CHANGES as usize;
