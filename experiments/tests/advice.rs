@@ -448,6 +448,24 @@ fn forecasts_under_skew_come_with_what_they_were_off_by() {
     }
 }
 
+/// Whoever only reads gets in nobody's way, and is not told so.
+#[test]
+fn what_is_known_of_customer_positions_forecasts_is_true_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let tune = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name).to_str().unwrap().to_owned();
+        let usual = ["tune", "--fabric", "sim:cx4-edr", "--workload", "tpce-cp", "--coroutines", "4"];
+        let small = ["--set", "customers_per_load_unit=50", "--out", &out];
+        let said = told(&[&usual[..], &small, more].concat()).0;
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let calm = tune("calm", &[]);
+    assert!(calm.contains("caveat: tpce-cp is not among") && calm.contains("one by one"), "{calm}");
+    assert!(!calm.contains("each other's way"), "{calm}");
+    let fed = tune("fed", &["--set", "market_feed=1"]);
+    assert!(fed.contains("its transactions get in each other's way"), "{fed}");
+}
+
 #[test]
 fn tables_are_no_wider_than_a_page_whoever_reads_them() {
     let folder = tempfile::tempdir().unwrap();
