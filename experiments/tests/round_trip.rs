@@ -64,8 +64,7 @@ fn round_trip(truth: &Profile, scope: Scope, trial: usize) -> Calibrated {
         .expect("it can be fitted")
 }
 
-/// Asserts what comes `back` within which error, and of these what is called `pinned` (all else that comes back shares its effect with another number,
-/// and the fit must say so), and prints the table that CALIBRATION.md shows.
+/// Asserts what comes `back` within which error, and what must be called `pinned`, and prints the table that CALIBRATION.md shows.
 fn recovers(name: &str, threads: u16, back: &[(&str, f64)], pinned: &[&str]) {
     let truth = Profile::shipped(name).expect("it is shipped");
     let done = round_trip(&truth, Scope { threads, ..SCOPE }, 0);

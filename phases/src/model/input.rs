@@ -402,7 +402,8 @@ impl Workload {
             let fits = (0.0..=class.reads + SHARE_SLACK).contains(&told.reads)
                 && (0.0..=class.writes + SHARE_SLACK).contains(&told.writes);
             must(fits, &what("scanned"), told.reads + told.writes, "must be some of its records")?;
-            amount(&what("ranges"), class.ranges.pages.min(class.ranges.checks))?;
+            amount(&what("ranges.pages"), class.ranges.pages)?;
+            amount(&what("ranges.checks"), class.ranges.checks)?;
             must(class.steps >= 1.0, &what("steps"), class.steps, "must be at least one")?;
             let (home, away) = (class.at_home, class.elsewhere.map_or(0.0, |there| there.writes));
             let fits = (0.0..=class.writes - away + SHARE_SLACK).contains(&home.writes)
