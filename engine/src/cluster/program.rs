@@ -431,6 +431,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         let skew = self.spec.clocks.of(site.node, self.spec.seed);
         let phases = Rc::new(Phases::with_clock(site, &common.cluster, common.plan, cache, skew));
         phases.keep_at_home(self.workload.home_tables());
+        phases.meter_logs(common.meter.clone());
         if let Some(what) = self.spec.sabotage {
             phases.sabotage(what);
         }

@@ -17,10 +17,13 @@ pub(crate) use ring::Ring;
 
 use crate::store::Layout;
 use crate::txn::{Access, Txn};
+use primitives::measure::Meter;
 use primitives::mem::{Buf, PoolExhausted};
+use primitives::units::Nanos;
 use primitives::verbs::NodeId;
 use primitives::verbs::port::EnginePort;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// Entries after which a backup is told to apply them: often enough that applying comes in small lumps, rarely enough
 /// that the request is a small part of what logging costs.
@@ -48,12 +51,34 @@ pub(crate) struct Slot {
 /// The writing side of a worker's rings.
 pub(crate) struct Rings {
     rings: RefCell<Vec<Ring>>,
+    /// Who wants to know which rings fill, and when they are first applied.
+    meter: RefCell<Option<Arc<Meter>>>,
 }
 
 impl Rings {
-    pub(crate) fn new(layout: &Layout) -> Rings {
-        let bytes = layout.config().log_ring_bytes;
-        Rings { rings: RefCell::new((0..layout.config().nodes).map(|_| Ring::new(bytes)).collect()) }
+    /// Those of a worker, the `writer`th of the cluster. When backups are first told differs from ring to ring as it does later on: else all of
+    /// a cluster's would be told at the same time, some of them more than once before that is lost.
+    pub(crate) fn new(layout: &Layout, writer: u32) -> Rings {
+        let (nodes, bytes) = (layout.config().nodes, layout.config().log_ring_bytes);
+        let early = |node: u16| mixed(writer * u32::from(nodes) + u32::from(node)) % ENTRIES_PER_TRUNCATION;
+        Rings {
+            rings: RefCell::new((0..nodes).map(|node| Ring::new(bytes, early(node))).collect()),
+            meter: RefCell::default(),
+        }
+    }
+
+    /// From now on, tells `meter` which rings fill and when they are first applied.
+    pub(crate) fn tell(&self, meter: Arc<Meter>) {
+        *self.meter.borrow_mut() = Some(meter);
+    }
+
+    /// A backup has been told, at `now`, of all that is decided.
+    pub(crate) fn told(&self, node: NodeId, now: Nanos) {
+        if self.with(node, Ring::told)
+            && let Some(meter) = &*self.meter.borrow()
+        {
+            meter.turnover().turned(now);
+        }
     }
 
     pub(crate) fn with<T>(&self, node: NodeId, f: impl FnOnce(&mut Ring) -> T) -> T {
@@ -70,12 +95,23 @@ impl Rings {
     pub(crate) fn reserve(&self, slots: &mut [Slot]) {
         let rings = &mut *self.rings.borrow_mut();
         for slot in slots {
-            let place = rings[slot.node.index()].reserve(slot.len);
+            let ring = &mut rings[slot.node.index()];
+            if ring.unused()
+                && let Some(meter) = &*self.meter.borrow()
+            {
+                meter.turnover().begun();
+            }
+            let place = ring.reserve(slot.len);
             (slot.position, slot.skip, slot.ticket) = (place.position, place.skip, place.ticket);
             slot.pending = true;
             entry::frame(&slot.buf, slot.len, slot.position, slot.skip);
         }
     }
+}
+
+/// Neighbouring numbers, far apart: the upper half of a product (Knuth, The Art of Computer Programming 3, 6.4, multiplicative hashing).
+fn mixed(number: u32) -> u32 {
+    number.wrapping_mul(0x9e37_79b9) >> 16
 }
 
 /// Builds the transaction's entries: one for each node that backs a record it wrote.

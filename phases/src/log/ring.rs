@@ -23,6 +23,8 @@ pub(crate) struct Ring {
     untold: u32,
     /// An entry's transaction has faulted: it will never be decided, nor what comes behind it.
     lost: bool,
+    /// The backup has been told once.
+    turned: bool,
 }
 
 /// Where an entry goes.
@@ -35,9 +37,20 @@ pub(crate) struct Place {
 }
 
 impl Ring {
-    pub(crate) fn new(bytes: u64) -> Ring {
+    /// A new ring; its backup is first told `early` entries before it is later on.
+    pub(crate) fn new(bytes: u64, early: u32) -> Ring {
         let open = VecDeque::with_capacity(64);
-        Ring { bytes, tail: 0, head: 0, open, first: 0, decided: 0, untold: 0, lost: false }
+        Ring {
+            bytes,
+            tail: 0,
+            head: 0,
+            open,
+            first: 0,
+            decided: 0,
+            untold: early,
+            lost: false,
+            turned: false,
+        }
     }
 
     /// Whether an entry of `len` bytes could ever fit, wherever the tail is.
@@ -97,9 +110,10 @@ impl Ring {
         (self.untold >= entries).then_some(self.decided)
     }
 
-    /// The backup has been told of everything decided.
-    pub(crate) fn told(&mut self) {
+    /// The backup has been told of everything decided; whether that is the first time.
+    pub(crate) fn told(&mut self) -> bool {
         self.untold = 0;
+        !std::mem::replace(&mut self.turned, true)
     }
 
     /// How far the backup may apply, if that would free anything.
@@ -115,6 +129,11 @@ impl Ring {
         }
     }
 
+    /// Whether nothing was ever written to it.
+    pub(crate) fn unused(&self) -> bool {
+        self.tail == 0
+    }
+
     #[cfg(test)]
     fn empty(&self) -> bool {
         self.head == self.tail
@@ -128,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_ring_with_a_lost_entry_is_stuck_once_nothing_can_be_freed() {
-        let mut ring = Ring::new(256);
+        let mut ring = Ring::new(256, 0);
         let places = [0, 1, 2].map(|_| ring.reserve(64));
         ring.lose();
         assert_eq!(ring.stuck(), Some(0));
@@ -142,7 +161,7 @@ mod tests {
 
     #[test]
     fn only_what_nothing_open_precedes_is_decided() {
-        let mut ring = Ring::new(1024);
+        let mut ring = Ring::new(1024, 0);
         let tickets: Vec<u64> = (0..3).map(|_| ring.reserve(64).ticket).collect();
         ring.decide(tickets[2]);
         assert_eq!(ring.decided(), None);
@@ -159,7 +178,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_overwrites_what_is_not_freed(ops in proptest::collection::vec((1u32..40, any::<bool>()), 1..300)) {
-            let mut ring = Ring::new(512);
+            let mut ring = Ring::new(512, 0);
             let mut live: Vec<(u64, u64, u64)> = Vec::new(); // start, end, ticket
             for (words, free) in ops {
                 let len = words * 8;

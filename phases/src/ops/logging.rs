@@ -123,7 +123,7 @@ impl Phases {
             let head = self.ask_to_truncate(node, upto, cost).await?;
             self.rings.with(node, |ring| ring.freed(head));
             if head >= upto {
-                self.rings.with(node, |ring| ring.told());
+                self.rings.told(node, self.context.port().now());
                 return Ok(());
             }
             if pause > LOG_PATIENCE {
@@ -175,7 +175,7 @@ impl Phases {
                 }
                 *cost += batch.send_one_way();
             }
-            self.rings.with(node, |ring| ring.told());
+            self.rings.told(node, self.context.port().now());
         }
     }
 }

@@ -11,11 +11,13 @@ use crate::store::{CacheStats, Cluster, Layout, LocationCache, NodeStore, TableI
 use crate::txn::{Access, Intent, NOWHERE, Scan, Txn};
 use primitives::exec::yield_now;
 use primitives::fabric::{CpuWork, Nic};
+use primitives::measure::Meter;
 use primitives::mem::PoolExhausted;
 use primitives::mesh::Site;
 use primitives::verbs::port::Cost;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// All phases as a plan carries them, for one worker.
 ///
@@ -64,13 +66,21 @@ impl Phases {
         Phases {
             one: OneSided::new(context.clone()),
             two: TwoSided::new(context.clone()),
-            rings: Rings::new(cluster.layout()),
+            rings: Rings::new(
+                cluster.layout(),
+                u32::from(site.node.0) * u32::from(site.shape.workers) + u32::from(site.worker),
+            ),
             own_log: RefCell::new(RingReader::new(context.store.clone(), site.worker)),
             local: context.store.clone(),
             context,
             log_waits: Cell::new(0),
             home_tables: Cell::new(0),
         }
+    }
+
+    /// Tells `meter` from now on which logs fill, and when their backups first apply them.
+    pub fn meter_logs(&self, meter: Arc<Meter>) {
+        self.rings.tell(meter);
     }
 
     /// Says of tables, a bit each by number, that only transactions of a record's own node ever touch it: where no NIC changes their lock

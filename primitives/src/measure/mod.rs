@@ -24,6 +24,7 @@ mod share;
 mod sheet;
 pub mod steady;
 mod table;
+mod turnover;
 mod turns;
 mod verified;
 
@@ -43,5 +44,6 @@ pub use shard::Shard;
 pub use share::at_share;
 pub use sheet::{Rules, Sheet};
 pub use steady::{Meter, Precision, Steadiness};
+pub use turnover::Turnover;
 pub use turns::{FULL, TOO_SHORT, TooShort, UNSETTLED};
 pub use verified::{Got, Short, Verified};

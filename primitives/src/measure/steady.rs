@@ -5,7 +5,8 @@
 //! decides, by this rule:
 //!
 //! 1. *Warm-up.* After 1/4 of the shortest length, and again whenever a quarter more has passed, MSER-5 looks at all
-//!    slots so far. Once it finds the transient in their first half, the counting window opens.
+//!    slots so far. Once it finds the transient in their first half, and what fills slowly has been emptied ([`Turnover`]), the counting
+//!    window opens.
 //! 2. *Length.* After the shortest length, and again whenever a quarter more has been counted, batch means of the
 //!    window give a 95 % confidence interval ([`batch_means`]; longer batches while neighbours are correlated).
 //!    Once its half width is within the wanted share of the mean, neighbours are independent, MSER-5 finds no
@@ -23,7 +24,7 @@ mod batch;
 
 pub use batch::{BatchMeans, SLOTS_LEAST, batch_means, mean_of, mser5};
 
-use super::TooShort;
+use super::{TooShort, Turnover};
 use crate::units::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -64,7 +65,7 @@ pub struct Steadiness {
     /// With a fixed length, whether the load was steady while it was counted; `None` if the length was not fixed, or too little was
     /// counted to say. It was not where MSER-5, which looks at the warm-up too, would have begun later and known a rate that the one which
     /// was got is not within, or where neighbouring batches depend on each other, as those of a drift do: the interval is then too narrow. Batches within 1 % of their mean are steady in any case. Of 1000 loads of independent
-    /// operations 2 to 13 are called unsteady by chance.
+    /// operations 2 to 13 are called unsteady by chance. Nor was it where what fills slowly had yet to be emptied when counting began ([`Turnover`]).
     pub settled: Option<bool>,
 }
 
@@ -105,6 +106,7 @@ pub struct Meter {
     slot_bits: u32,
     /// Slots by worker, so that threads do not share lines.
     rows: Vec<Box<[AtomicU32]>>,
+    turnover: Turnover,
     wanted: Option<Wanted>,
 }
 
@@ -143,6 +145,7 @@ impl Meter {
             until: AtomicU64::new(until),
             slot_bits,
             rows: (0..workers.max(1)).map(|_| row()).collect(),
+            turnover: Turnover::default(),
             wanted,
         }
     }
@@ -191,6 +194,11 @@ impl Meter {
     /// A worker is ready at `now`; the run starts when the last one is. To be called before anything is counted.
     pub fn ready(&self, now: Nanos) {
         self.start.fetch_max(now.0, Relaxed);
+    }
+
+    /// Where to say what fills slowly.
+    pub fn turnover(&self) -> &Turnover {
+        &self.turnover
     }
 
     /// When the run started.
@@ -269,7 +277,8 @@ impl Meter {
         if at < wanted.next.load(Relaxed) {
             next = wanted.next.load(Relaxed); // another worker has just looked
         } else if !wanted.open.load(Relaxed) {
-            wanted.warm.store(mser5(&self.series(0, whole)).is_some(), Relaxed);
+            let turned = self.turnover.is_steady(Nanos(at + self.start.load(Relaxed)));
+            wanted.warm.store(turned && mser5(&self.series(0, whole)).is_some(), Relaxed);
             let limit = self.until.load(Relaxed);
             // What has not settled in half of the time is counted unsettled: the rest must hold a window.
             if wanted.warm.load(Relaxed) || at >= limit / 2 {
@@ -324,7 +333,8 @@ impl Meter {
             let together = if means.mean < 1.0 { together } else { 1.0 };
             let off = (LEVEL * means.mean).max(together / means.slots as f64);
             let level = means.each().iter().all(|batch| (batch - means.mean).abs() <= off);
-            level || means.independent && mser5(&all).is_some_and(begun)
+            let turned = self.turnover.is_steady(Nanos(from + self.start.load(Relaxed)));
+            turned && (level || means.independent && mser5(&all).is_some_and(begun))
         });
         Steadiness {
             warm_up: Nanos(from),
