@@ -15,6 +15,9 @@
 //! - **Versions** (MVCC): a read meets the lock of a writer, whose place in the order is taken to be earlier, since it has come
 //!   that far already; a write meets a lock, or somebody with a later place who was quicker. Versions are taken to last.
 //!
+//! Under OCC, whoever fails comes back to the same records, and may find the one who was in its way still there ([`Met::again`]). Under other
+//! protocols but wait-die it would, too, but hardly any forecast is nearer for it (`experiments/REGRET.md`).
+//!
 //! Readers that share a lock one-sided exclude nobody, and are in each other's way all the same: see [`super::races`].
 //!
 //! Not in it: clocks that differ.
@@ -72,6 +75,9 @@ struct Mean {
     wants: [f64; KINDS],
     /// Where ages decide.
     aging: Aging,
+    /// Under OCC, of those that an access meets, how many are still there when it comes back: weighted sums.
+    still_there: f64,
+    failing: f64,
 }
 
 /// How long a class takes from a read to the lock, and to the check.
@@ -217,6 +223,7 @@ impl Model<'_> {
                 }
             };
         }
+        next.again = mean(sum.still_there, sum.failing);
         let of = |access, exposed| self.over_bands(others, access, exposed, waiting, None);
         let (home, writes, reads) =
             (of(Access::Home, to_write), of(Access::Write, to_write), of(Access::Read, to_read));
@@ -486,6 +493,11 @@ impl Model<'_> {
             sum.written_ns = plus(sum.written_ns, share * (held + in_vain), written);
             until.lock = 0.5 * fetch + class.think_ns + 0.5 * lock;
             sum.until_lock += share * writes * until.lock;
+            // Of those whom an access to be locked meets, some hold the record for as long as it takes to commit, and whoever reads it
+            // before they have left fails by what they change; others fail themselves, or had committed between read and lock.
+            let back = 0.5 * lock + self.workload().backoff_ns + 0.5 * fetch;
+            sum.failing += share * writes * (held + in_vain + until.lock);
+            sum.still_there += share * writes * (held - back).max(0.0);
             if class.validates() {
                 until.check = 0.5 * fetch + class.think_ns + lock + 0.5 * check;
                 sum.readers += share * reads;
@@ -540,6 +552,13 @@ impl Model<'_> {
             };
             (each, spread) = (sum.aging.add(&attempts, met.done_ns), 0.0);
             sum.wants = plus(sum.wants, share * runs.came_to, written);
+        }
+        if self.needs().packing == Packing::Counted {
+            // It comes to the same record again when those before it have been got again.
+            let way = if ahead { lock } else { 0.5 * coming };
+            let back = way + time(Phase::Unlock) + self.workload().backoff_ns;
+            sum.failing += share * writes * each;
+            sum.still_there += share * writes * (held - back).max(0.0);
         }
         sum.hold += share * records * held;
         sum.hold_squared += share * records * (held * held + spread);

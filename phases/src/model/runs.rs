@@ -22,6 +22,8 @@ pub(super) struct Runs {
     pub(super) phases: [f64; Phase::ALL.len()],
     /// Of the times it unlocks, those in which it only looks again at locks that it shares.
     pub(super) left_again: f64,
+    /// How often who has failed fails again of the same holder; nothing where ages decide.
+    again: f64,
     /// Accesses that may end an attempt: writes at home, other writes, reads. None where whoever fails becomes older, and does not
     /// fail for ever.
     at_risk: Option<[f64; 3]>,
@@ -108,12 +110,17 @@ impl Runs {
             let all = none(odds.write, asked_for);
             let locks = first * all;
             let checks = if class.validates() { none(odds.read, reads) } else { 1.0 };
-            let attempts = 1.0 / (locks * checks);
+            let once = 1.0 / (locks * checks);
+            // Who fails comes back to the same records, and fails again where the holder that it met has not left by then.
+            let more = 1.0 + met.again;
+            let [at_home, at_lock, at_check] =
+                [1.0 - first, first - locks, locks - locks * checks].map(|of| more * once * of);
+            let attempts = 1.0 + at_home + at_lock + at_check;
             // All are asked for at once, so that those of an attempt that fails are locked as often as any, in vain: each with its own
             // chance, but for the times that all are. One that failed before it asked leaves nothing elsewhere, a failed check all.
             let in_vain = if asked_for > 0.0 { (1.0 - odds.write - all).max(0.0) } else { 0.0 };
-            let unlocks = attempts * (first * in_vain + locks * (1.0 - checks));
-            let phases = [attempts, attempts * first, attempts * locks, 1.0, 1.0, unlocks];
+            let unlocks = more * once * (first * in_vain + locks * (1.0 - checks));
+            let phases = [attempts, attempts - at_home, 1.0 + at_check, 1.0, 1.0, unlocks];
             let checked = if class.validates() { reads } else { 0.0 };
             let at_risk = Some([home, away, checked]);
             let asked = attempts * writes;
@@ -126,6 +133,7 @@ impl Runs {
                 came_to,
                 phases,
                 left_again: 0.0,
+                again: met.again,
                 at_risk,
                 by_age: None,
             };
@@ -182,9 +190,8 @@ impl Runs {
                 Some(ByAge { done_at: done_at.map(|at| at / done), ..first }),
             )
         } else {
-            let attempts = finished / touches;
-            let in_vain = attempts - finished;
-            (attempts, finished + in_vain * share, in_vain * held + (finished - 1.0), None)
+            let in_vain = (1.0 + met.again) * finished * (1.0 / touches - 1.0);
+            (finished + in_vain, finished + in_vain * share, in_vain * held + (finished - 1.0), None)
         };
         let validates = if checks_at_commit(needs) { finished } else { came_to };
         let locks = if needs.packing == Packing::Locked { records } else { writes };
@@ -200,6 +207,7 @@ impl Runs {
             came_to,
             phases: [came_to, came_to + looks, validates, 1.0, 1.0, unlocks + left_again],
             left_again,
+            again: if ages { 0.0 } else { met.again },
             at_risk,
             by_age,
         }
@@ -208,7 +216,13 @@ impl Runs {
     /// The chance that its first attempts all fail, for one to `most`.
     pub(super) fn all_fail(&self, spread: &Spread, most: usize) -> Chances {
         match self.at_risk {
-            Some(at_risk) => spread.all_fail(at_risk, most),
+            Some(at_risk) => {
+                let mut chances = spread.all_fail(at_risk, most);
+                for k in (1..POWERS).rev() {
+                    chances.all[k] += self.again * chances.all[k - 1];
+                }
+                chances
+            }
             // Under wait-die by a mean chance: who has died goes to other places of the order, so that a row is not that of one place.
             None => Chances {
                 all: std::array::from_fn(|k| (1.0 - 1.0 / self.attempts).powi(k as i32 + 1)),
@@ -289,6 +303,33 @@ mod tests {
         let both = runs(&Needs::FASST, &class, LockedFirst::default(), Odds { write: 0.5, ..late });
         assert_eq!((both.attempts, both.thinks), (16.0, 8.0));
         assert_eq!(both.phases[Phase::Validate as usize], 8.0);
+    }
+
+    /// Of two attempts one fails at home, of two others at another lock; each failure may bring another one of the same kind.
+    #[test]
+    fn who_fails_may_fail_again_of_the_same_holder() {
+        let class = TxnClass::new("x", 1.0, 0.0, 2.0);
+        let own = LockedFirst { apart: 1.0, others: 0.0 };
+        let spread = Spread { home: [0.5; POWERS], write: [0.5; POWERS], ..Spread::default() };
+        let odds = Odds { home: 0.5, write: 0.5, spread, ..Odds::default() };
+        let made =
+            |again| Runs::new(&Needs::OCC, &class, own, (&Met { again, ..Met::default() }, &odds), false);
+        let times = |runs: &Runs, phase: Phase| runs.phases[phase as usize];
+        let (once, more) = (made(0.0), made(0.5));
+        assert_eq!(
+            (once.attempts, times(&once, Phase::Lock), times(&once, Phase::Validate)),
+            (4.0, 2.0, 1.0)
+        );
+        // Two of the three failures were at home, and one at the other lock.
+        assert_eq!(
+            (more.attempts, times(&more, Phase::Lock), times(&more, Phase::Validate)),
+            (5.5, 2.5, 1.0)
+        );
+        assert_eq!(times(&more, Phase::Unlock), 1.5 * times(&once, Phase::Unlock));
+        // Failures in a row add up to all failures.
+        let all = |runs: &Runs| runs.all_fail(&odds.spread, 2).all;
+        assert_eq!(all(&once)[0], all(&more)[0]);
+        assert_eq!(all(&more)[1], all(&once)[1] + 0.5 * all(&once)[0]);
     }
 
     /// A first attempt that dies goes among those that have, where each place is as likely, and the oldest never dies.

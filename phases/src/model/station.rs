@@ -289,6 +289,20 @@ impl Load {
                 .other
                 .add(flow.count, nic.link_ns(nic.request_bytes(flow.primitive, flow.bytes)));
             load[Station::Pcie].own.add(flow.count, nic.pcie_ns(u64::from(flow.bytes)) + entry_pcie);
+            if !flow.inline {
+                load[Station::Pcie].other.add(flow.count, nic.pcie_request_ns(u64::from(flow.bytes)));
+            }
+        }
+        // The requests of a chain are fetched together.
+        for wave in &demand.waves {
+            let (queues, chained) = match wave.until {
+                Awaited::Completion { chained, .. } => (wave.nodes, chained),
+                Awaited::Reply { chained, .. } => (1.0, chained),
+            };
+            load[Station::Pcie].own.add(wave.times * queues * chained, nic.pcie_request_ns(WQE));
+        }
+        for left in &demand.left {
+            load[Station::Pcie].own.add(left.queues * left.chained, nic.pcie_request_ns(WQE));
         }
         load[Station::Engine].own.add_to_units(demand.signaled, entry, connected);
         load[Station::Pcie].own.add(demand.signaled, entry_pcie);
@@ -337,6 +351,9 @@ impl Load {
         let arrives = if flow.primitive == Primitive::Send { entry_pcie } else { 0.0 };
         let pcie = &mut self[Station::Pcie];
         (if at_requester { &mut pcie.own } else { &mut pcie.other }).add(flow.count, data + arrives);
+        if matches!(flow.primitive, Primitive::Write | Primitive::Send) && !flow.inline {
+            pcie.own.add(flow.count, nic.pcie_request_ns(u64::from(flow.bytes)));
+        }
         if matches!(flow.primitive, Primitive::Read | Primitive::Atomic) {
             let asked = nic.pcie_request_ns(u64::from(flow.bytes));
             (if looped { &mut pcie.own } else { &mut pcie.other }).add(flow.count, asked);
@@ -505,10 +522,13 @@ pub(super) fn behind_left(left: &[Left], next: &Demand, profile: &Profile, other
     delay
 }
 
+/// Bytes of a request as the NIC fetches it.
+const WQE: u64 = 64;
+
 /// The DMA read that fetches a request which did not ride with its doorbell.
 pub(super) fn fetch_ns(nic: &NicProfile, chained: f64) -> f64 {
     // One line stands for the chain's WQEs: what matters is the round trip.
-    chained * (nic.pcie_request_ns(64) + nic.pcie_read.value + nic.pcie_answer_ns(64))
+    chained * (nic.pcie_request_ns(WQE) + nic.pcie_read.value + nic.pcie_answer_ns(WQE))
 }
 
 #[cfg(test)]
@@ -550,6 +570,26 @@ mod tests {
         let payload = nic.pcie_request_ns(bytes) + nic.pcie_read.value + nic.pcie_answer_ns(bytes);
         let long = Left { fetched: bytes as u32, ..single };
         close(behind_left(&[long], &read(0.0), &profile, 1.0), payload - 2.0 * posting);
+    }
+
+    #[test]
+    fn what_the_nic_fetches_it_asks_memory_for() {
+        let profile = Profile::shipped("cx4-edr").unwrap();
+        let nic = &profile.nic;
+        let cluster = Cluster { nodes: 2, threads: 1, backups: 0, lanes: 1 };
+        let own =
+            |demand: &Demand| Load::of(demand, &profile, &cluster, Buckets::default())[Station::Pcie].own.ns;
+        let write = |bytes, inline| Demand {
+            posted: vec![Flow { primitive: Primitive::Write, count: 3.0, bytes, inline }],
+            ..Demand::default()
+        };
+        assert_eq!(own(&write(32, true)), 0.0, "it rides along");
+        let long = own(&write(320, false));
+        assert!((long / (3.0 * nic.pcie_request_ns(320)) - 1.0).abs() < 1e-12, "{long}");
+        // A chain on each of two queue pairs.
+        let left = Left { datagram: false, queues: 2.0, chained: 1.0, fetched: 0, after: 1.0 };
+        let chains = own(&Demand { left: vec![left], ..write(32, true) });
+        assert!((chains / (2.0 * nic.pcie_request_ns(WQE)) - 1.0).abs() < 1e-12, "{chains}");
     }
 
     /// Two nodes of one thread each and cards of eight units, of which the queue pair to the other node has one and that to the own

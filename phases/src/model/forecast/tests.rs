@@ -261,8 +261,11 @@ fn conflicts_match_a_case_solved_by_hand() {
         0.5 * forecast(&profile, cluster(4, 1), &workload, &awaited).phase(Phase::Install).latency_ns;
     let time = |phase| f.phase(phase).latency_ns;
     let exposed = 0.5 * time(Phase::Fetch) + 100.0 + time(Phase::Lock) + time(Phase::Log) + release;
+    // Who fails comes back half a lock and half a fetch later, by when some of those who hold it have not left.
+    let held = 0.5 * time(Phase::Lock) + time(Phase::Log) + release;
+    let again = held - 0.5 * time(Phase::Lock) - 0.5 * time(Phase::Fetch);
     let others = f.committed_per_s / 1e9 * 7.0 / 8.0;
-    let expected = others * exposed / 1e6;
+    let expected = others * (exposed + again) / 1e6;
     let got = f.aborted_per_s / f.committed_per_s;
     assert!((got / expected - 1.0).abs() < 0.02, "{got} {expected}");
 }
@@ -280,7 +283,9 @@ fn records_that_nobody_writes_or_no_other_coroutine_comes_to_are_not_fought_over
     let rest = |writes: f64| Band { writes: Some(writes), ..Band::new(1e9, 0.9) };
     let hot = |writes: f64, parts: f64| Band { writes: Some(writes), parts, ..Band::new(80.0, 0.1) };
     let usual = at(vec![Band::new(80.0, 0.1), Band::new(1e9, 0.9)]);
-    assert!((at(vec![hot(0.1, 1.0), rest(0.9)]) / usual - 1.0).abs() < 1e-9);
+    let same = at(vec![hot(0.1, 1.0), rest(0.9)]);
+    // Rounds end where hardly anything changes.
+    assert!((same / usual - 1.0).abs() < 1e-7, "{same} {usual}");
     assert!(usual > 1e-3 && at(vec![hot(0.0, 1.0), rest(1.0)]) < 1e-3 * usual);
     // As hot as before for each of eight threads, and of the 16 coroutines there is one other there.
     let parted = at(vec![hot(0.1, 8.0), rest(0.9)]);
