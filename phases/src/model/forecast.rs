@@ -389,6 +389,7 @@ impl<'a> Model<'a> {
         let join = |load: &mut Load, last_ns: &mut f64, times: f64, ns: f64| {
             load[Station::Core].own.ns2 += times * 2.0 * *last_ns * ns;
             *last_ns += ns;
+            load.long[0].add(times, *last_ns);
         };
         for (phase, times) in Phase::ALL.into_iter().zip(runs.phases) {
             for (part, times) in costs.parts(phase, index, times).into_iter().flatten() {

@@ -358,7 +358,7 @@ fn state(load: &Load, population: &Population, rate: f64, stretch: &mut f64) -> 
         at.wait_own[i] = wait(rate, &u.own, m - 1.0, &u.other, m);
         at.wait_other[i] = wait(rate, &u.own, m, &u.other, theirs);
         if station == Station::Core {
-            requests_first(&mut at, rate, u, m, theirs);
+            requests_first(&mut at, rate, u, &load.long, m, theirs);
         }
     }
     at
@@ -368,15 +368,27 @@ fn state(load: &Load, population: &Population, rate: f64, stretch: &mut f64) -> 
 /// two priorities (Operations Research 2(1), 1954). It bounds how long calls wait where coroutines keep a core busy, and makes these wait the
 /// longer. A reply leaves when no request is left, so that it waits for those that came before its own was served, and for those that
 /// come meanwhile.
-fn requests_first(at: &mut Solution, rate: f64, core: &Use, coroutines: f64, theirs: f64) {
+fn requests_first(
+    at: &mut Solution,
+    rate: f64,
+    core: &Use,
+    long: &[Visits; 2],
+    coroutines: f64,
+    theirs: f64,
+) {
     let (own, other) = (&core.own, &core.other);
     let residual = |a: f64, b: f64| rate * (a * own.ns2 + b * other.ns2) / 2.0;
     let idle = |busy: f64| (1.0 - busy).max(f64::MIN_POSITIVE);
     let (served, served_others) = (rate * coroutines * other.ns, rate * theirs * other.ns);
     let resumed_others = rate * (coroutines - 1.0) * own.ns;
     let request = residual(coroutines, theirs) / idle(served_others);
-    let own_wait =
-        (residual(coroutines - 1.0, coroutines) + served * request) / idle(served + resumed_others);
+    // A coroutine that has come to the core during a long turn comes no second time: of turns that last longer than it is away, it waits for
+    // the rest once.
+    let away = 1.0 / (rate * own.count);
+    let met_once =
+        rate * ((coroutines - 1.0) * long[0].beyond(away) + coroutines * long[1].beyond(away)) / 2.0;
+    let own_wait = (residual(coroutines - 1.0, coroutines) - met_once + served * request)
+        / idle(served + resumed_others);
     let service = if other.count > 0.0 { other.ns / other.count } else { 0.0 };
     let reply = served_others * (request + service) / idle(served_others);
     at.wait_own[Station::Core as usize] = own_wait;

@@ -112,6 +112,16 @@ impl Visits {
         }
     }
 
+    /// The squares of what service times have beyond `most`, added up: twice the wait that somebody is spared who would come to these visits at
+    /// random moments, but is away for `most` at the longest between two of his own. All visits are taken to be as long as such a one meets them.
+    pub(super) fn beyond(&self, most: f64) -> f64 {
+        if self.ns <= 0.0 {
+            return 0.0;
+        }
+        let met = self.ns2 / self.ns;
+        self.ns / met * (met - most).max(0.0).powi(2)
+    }
+
     fn add_scaled(&mut self, other: &Visits, factor: f64) {
         self.count += other.count * factor;
         self.ns += other.ns * factor;
@@ -178,6 +188,8 @@ pub struct Load {
     pub reply_doorbells_ns: f64,
     /// What replies on the path would wait if each shared a doorbell, in nanoseconds: the NIC then has to fetch them.
     pub reply_fetches_ns: f64,
+    /// Of the visits to cores, the long ones: at the own core, and at others.
+    pub long: [Visits; 2],
     /// Per station, in the order of [`Station::ALL`].
     pub uses: [Use; Station::ALL.len()],
 }
@@ -201,6 +213,9 @@ impl Load {
         self.delay_ns += other.delay_ns * factor;
         self.reply_doorbells_ns += other.reply_doorbells_ns * factor;
         self.reply_fetches_ns += other.reply_fetches_ns * factor;
+        for (mine, its) in self.long.iter_mut().zip(&other.long) {
+            mine.add_scaled(its, factor);
+        }
         for (mine, its) in self.uses.iter_mut().zip(&other.uses) {
             mine.own.add_scaled(&its.own, factor);
             mine.other.add_scaled(&its.other, factor);
@@ -336,6 +351,11 @@ impl Load {
             if demand.served > 0.0 { demand.server.cost_ns(&profile.cpu) / demand.served } else { 0.0 };
         core.other.add(demand.served, serve_ns);
         core.other.prolong(theirs.0, theirs.1, serve_ns);
+        for (long, (turns, ns), before) in [(0, mine, usual / visits), (1, theirs, serve_ns)] {
+            if turns > 0.0 {
+                load.long[long].add(turns, before + ns / turns);
+            }
+        }
         load.reply_doorbells_ns = demand.server.doorbells * profile.cpu.doorbell.value;
 
         load.path(demand, nic, &profile.cpu, serve_ns, others.max(1.0), connected);
@@ -630,6 +650,23 @@ mod tests {
         let before = some;
         some.prolong(0.0, 0.0, 100.0);
         assert_eq!(some, before, "nothing is divided by none");
+    }
+
+    /// Who comes every 200 ns comes during each visit of 900 ns, and waits for the rest of it once.
+    #[test]
+    fn who_comes_often_meets_a_long_visit_once() {
+        let (long, away) = (900.0, 200.0);
+        let mut visits = Visits::default();
+        visits.add(3.0, long);
+        // The next coming is as likely at any time of the 200 ns.
+        let steps = 1_000_000;
+        let waits =
+            (0..steps).map(|n| (long - away * (f64::from(n) + 0.5) / f64::from(steps)).max(0.0)).sum::<f64>();
+        let (each, at_random) = (waits / f64::from(steps), visits.ns2 / 3.0 / 2.0 / away);
+        let got = at_random - visits.beyond(away) / 3.0 / 2.0 / away;
+        assert!((got / each - 1.0).abs() < 1e-6 && each < 0.5 * at_random, "{got} {each} {at_random}");
+        assert_eq!(visits.beyond(long), 0.0, "who is away for longer comes at random");
+        assert_eq!(Visits::default().beyond(0.0), 0.0);
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn a_core_that_serves_first_keeps_the_sum_of_waits() {
     let core = Use { own: visits(300.0), other: visits(120.0), ..Use::default() };
     let (many, rate) = (1e9, 1.9e-12);
     let mut at = Solution::default();
-    requests_first(&mut at, rate, &core, many, many);
+    requests_first(&mut at, rate, &core, &Default::default(), many, many);
     let [own, other] = [300.0, 120.0].map(|ns| rate * many * ns);
     let residual = rate * many * (core.own.ns2 + core.other.ns2) / 2.0;
     let (coroutine, request) = (at.wait_own[0], residual / (1.0 - other));
