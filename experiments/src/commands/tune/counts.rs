@@ -55,7 +55,10 @@ impl Counted {
         let most = (0..ran.len()).max_by(by_rate)?;
         let as_good = |place: &usize| {
             let short = ran[*place].got.short_of(ran[most].got);
-            short.share <= Search::default().tolerance || short.in_doubt()
+            // Of which nothing is known but its rate is as good as what the other one's interval reaches.
+            let known = ran[*place].got.ci_relative.or(ran[most].got.ci_relative);
+            let doubted = short.ci.is_none() && known.is_some_and(|ci| short.share <= ci);
+            short.share <= Search::default().tolerance || short.in_doubt() || doubted
         };
         let by_time = |a: &usize, b: &usize| ran[*a].mean_ns.total_cmp(&ran[*b].mean_ns);
         let best = (0..ran.len()).filter(as_good).min_by(by_time)?;
@@ -146,12 +149,13 @@ mod tests {
         let profile = Profile::shipped("cx4-edr").unwrap();
         let tuned = search(&spec, &fabric, &profile, Objective::Throughput, &|| true).unwrap();
         let plans = || by_coroutines(&tuned.rivals[0], &[2, 4, 8], &spec, &fabric, &profile).unwrap();
-        let best = |rates: [f64; 3], ci: Option<f64>| {
-            let count = |(rival, per_s): (Rival, f64)| {
+        let best_of = |rates: [f64; 3], cis: [Option<f64>; 3]| {
+            let count = |((rival, per_s), ci): ((Rival, f64), Option<f64>)| {
                 let mean_ns = 1000.0 * f64::from(rival.candidate.plan.coroutines);
                 Count { rival, got: Got::once(per_s, ci), mean_ns }
             };
-            let counted = Counted::among(plans().into_iter().zip(rates).map(count).collect()).unwrap();
+            let counted =
+                Counted::among(plans().into_iter().zip(rates).zip(cis).map(count).collect()).unwrap();
             assert!(
                 counted.shown().contains("the quickest of those as good as the most"),
                 "{}",
@@ -159,12 +163,20 @@ mod tests {
             );
             (counted.best().rival.candidate.plan.coroutines, counted.told().contains("this got the most"))
         };
+        let best = |rates, ci| best_of(rates, [ci; 3]);
         let known = Some(0.001);
         assert_eq!(best([90.0, 99.5, 100.0], known), (4, false), "within 1 %");
         assert_eq!(best([90.0, 98.0, 100.0], known), (8, true), "told apart");
         assert_eq!(best([90.0, 98.0, 100.0], Some(0.02)), (4, false), "not told apart");
         assert_eq!(best([90.0, 98.0, 100.0], Some(0.2)), (2, false), "by chance");
         assert_eq!(best([90.0, 98.0, 100.0], None), (8, true), "how well they are known is not known");
+        // What is known of one of the two has to do.
+        assert_eq!(
+            best_of([96.0, 80.0, 100.0], [Some(0.065), None, None]),
+            (2, false),
+            "within what is known"
+        );
+        assert_eq!(best_of([92.0, 80.0, 100.0], [Some(0.065), None, None]), (8, true), "beyond it");
         assert!(Counted::among(Vec::new()).is_none());
     }
 }

@@ -288,7 +288,7 @@ pub fn keep(
         if verify.runs(rival) {
             row.set("round", (points.len() > rivals.len()).then_some(round));
             let run = schedule::until_something_ended(
-                Nanos((spec.duration.ns() / u64::from(rounds)).max(1)),
+                Nanos((super::lasts(spec, candidate).ns() / u64::from(rounds)).max(1)),
                 spec.fabric.virtual_time(),
                 !spec.fabric.virtual_time(),
                 &context.interrupt,
