@@ -266,7 +266,7 @@ pub struct CharacterizeArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
     /// With --cluster: how long to wait for the other nodes.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
+    #[arg(long, requires = "cluster", value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -374,7 +374,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "NAME|FILE", value_parser = listed(values::profile, listed::profiles))]
     pub profile: Option<ProfileChoice>,
     /// Rivals run at a time with --verify; cores on sim, 1 where time is real.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
+    #[arg(long, requires = "verify", value_name = "N", allow_negative_numbers = true, value_parser = values::jobs)]
     pub jobs: Option<usize>,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -421,7 +421,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
     /// With --cluster: how long to wait for the other nodes.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
+    #[arg(long, requires = "cluster", value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]
@@ -521,7 +521,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
     /// With --cluster: how long to wait for the other nodes.
-    #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
+    #[arg(long, requires = "cluster", value_name = "TIME", default_value = "60s", allow_hyphen_values = true, value_parser = values::span)]
     pub join_within: Span,
     #[allow(missing_docs)]
     #[command(flatten)]

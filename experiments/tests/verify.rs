@@ -166,7 +166,8 @@ fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
     let most = (0..counts.len()).max_by(|&a, &b| rates[a].total_cmp(&rates[b])).unwrap();
     let as_good = (0..counts.len()).filter(|&place| {
         let kept = rates[place] / rates[most];
-        let known = ci[place].zip(ci[most]).map_or(0.0, |(a, b)| kept * a.hypot(b));
+        let both = ci[place].zip(ci[most]).map(|(a, b)| kept * a.hypot(b));
+        let known = both.or(ci[place]).or(ci[most]).unwrap_or(0.0);
         1.0 - kept <= known.max(0.01)
     });
     let best = as_good.min_by(|&a, &b| means[a].total_cmp(&means[b])).unwrap();
@@ -174,7 +175,9 @@ fn the_plan_that_got_the_most_runs_with_each_count_of_coroutines() {
     assert_eq!(f64::from(plan.plan.coroutines), coroutines[best], "{told}");
     assert_eq!(serde_json::to_value(plan.plan).unwrap(), told["best_plan"]);
     let foretold = plan.prediction.unwrap();
-    assert_eq!(foretold.committed_per_s, counts[best]["predicted_per_s"].as_f64().unwrap());
+    // JSON is read to the last but one digit.
+    let said = counts[best]["predicted_per_s"].as_f64().unwrap();
+    assert!((foretold.committed_per_s / said - 1.0).abs() < 1e-12, "{} {said}", foretold.committed_per_s);
     // They are no rivals: what the choice lost is told beside other plans, each with its own count.
     let points = std::fs::read_to_string(out.join("points.csv")).unwrap();
     let header: Vec<&str> = points.lines().next().unwrap().split(',').collect();
