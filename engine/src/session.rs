@@ -215,6 +215,8 @@ pub struct Session<P, O> {
     until_sample: u32,
     begun: u64,
     ended_at: Nanos,
+    /// Which kind of the workload's transactions this one is.
+    kind: usize,
     txn: Txn,
     /// Rows that scans of the transaction have found.
     scanned: Vec<Row>,
@@ -238,6 +240,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             sample_every: parts.sample_every,
             until_sample: first_sample(parts.owner, parts.sample_every),
             begun: 0,
+            kind: 0,
             txn: Txn::new(),
             scanned: Vec::new(),
         }
@@ -494,6 +497,13 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             return;
         }
         let stats = &mut *self.stats.borrow_mut();
+        if let Some(kind) = stats.kinds.get_mut(self.kind) {
+            match ended {
+                Ended::Aborted(_) => kind.aborted += 1,
+                Ended::RolledBack(_) => kind.rolled_back += 1,
+                Ended::Committed => kind.committed += 1,
+            }
+        }
         match ended {
             Ended::Aborted(reason) => stats.aborts.count(reason),
             Ended::RolledBack(reason) => stats.rolled_back.count(reason),
@@ -529,6 +539,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         // A coroutine stands for a client who asks for the next transaction when the last one has ended: the wait for the
         // worker's turn is part of what that client sees.
         let started = self.ended_at;
+        self.kind = workload.kind(input);
         let mut aborts = 0;
         // Aborts in a row that say the same of what there is.
         let mut alike = (None, 0);
@@ -546,7 +557,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
             match ended {
                 Ok(effect) => {
                     if self.window.holds(self.ended_at) {
-                        self.stats.borrow_mut().latency.record(self.ended_at.since(started));
+                        self.stats.borrow_mut().waited(self.kind, self.ended_at.since(started));
                     }
                     return Ok(End::Committed(effect));
                 }
@@ -565,12 +576,9 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                     aborts += 1;
                     alike = (Some(abort), if alike.0 == Some(abort) { alike.1 + 1 } else { 1 });
                     let stays = abort.is_about_existence() && (alone || alike.1 >= BELIEVED_AFTER);
-                    if abort.is_final()
-                        || stays
-                        || aborts >= self.retry.attempts
-                        || self.window.over(self.ended_at)
-                    {
-                        self.stats.borrow_mut().given_up += 1;
+                    let given_up = abort.is_final() || stays || aborts >= self.retry.attempts;
+                    if given_up || self.window.over(self.ended_at) {
+                        self.left_undone(given_up);
                         self.tried(aborts);
                         return Ok(End::GivenUp(abort));
                     }
@@ -578,6 +586,12 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
                 }
             }
         }
+    }
+
+    /// A transaction is not tried again: it is given up, or the window has closed.
+    fn left_undone(&self, given_up: bool) {
+        let stats = &mut *self.stats.borrow_mut();
+        *(if given_up { &mut stats.given_up } else { &mut stats.cut_off }) += 1;
     }
 
     /// A transaction has ended with its `attempts`th attempt.

@@ -7,6 +7,7 @@
 
 use phases::plan::Phase;
 use primitives::measure::{Histogram, HistogramData};
+use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
 
 /// Verbs, doorbells, round trips and bytes, added up.
@@ -56,6 +57,32 @@ pub struct PhaseStats {
     pub costs: Costs,
 }
 
+/// How transactions of one kind of a mix ended, in the window.
+#[derive(Clone, Debug)]
+pub struct KindStats {
+    /// Committed.
+    pub committed: u64,
+    /// Attempts aborted.
+    pub aborted: u64,
+    /// Rolled back by the application.
+    pub rolled_back: u64,
+    /// From when the client asked to the commit, as [`WorkerStats::latency`].
+    pub latency: Histogram,
+}
+
+impl KindStats {
+    fn new(digits: u8) -> KindStats {
+        KindStats { committed: 0, aborted: 0, rolled_back: 0, latency: Histogram::with_digits(digits) }
+    }
+
+    fn merge(&mut self, other: &KindStats) {
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.rolled_back += other.rolled_back;
+        self.latency.merge(&other.latency);
+    }
+}
+
 /// What the sessions of one worker counted.
 #[derive(Clone, Debug)]
 pub struct WorkerStats {
@@ -74,6 +101,8 @@ pub struct WorkerStats {
     pub rolled_back: ReasonCounts,
     /// Transactions given up after the last retry.
     pub given_up: u64,
+    /// Transactions that had not committed when the window closed, and were not tried again.
+    pub cut_off: u64,
     /// Attempts whose phases were timed.
     pub timed: u64,
     /// The most attempts that one transaction took to its end, whether or not that was inside the window.
@@ -86,6 +115,8 @@ pub struct WorkerStats {
     pub latency: Histogram,
     /// By [`Phase`].
     pub phases: [PhaseStats; 6],
+    /// By kind of transaction, in the order of [`Workload::kinds`](crate::workload::Workload::kinds).
+    pub kinds: Vec<KindStats>,
 }
 
 impl WorkerStats {
@@ -99,6 +130,7 @@ impl WorkerStats {
             aborts: ReasonCounts::default(),
             rolled_back: ReasonCounts::default(),
             given_up: 0,
+            cut_off: 0,
             timed: 0,
             attempts_most: 0,
             clock_back_most: 0,
@@ -107,6 +139,22 @@ impl WorkerStats {
                 latency: Histogram::with_digits(2),
                 costs: Costs::default(),
             }),
+            kinds: Vec::new(),
+        }
+    }
+
+    /// With room for so many kinds of transactions, whose latencies keep `digits` significant digits.
+    #[must_use]
+    pub fn of_kinds(mut self, kinds: usize, digits: u8) -> WorkerStats {
+        self.kinds = (0..kinds).map(|_| KindStats::new(digits)).collect();
+        self
+    }
+
+    /// A transaction of a kind has committed, for which its client waited so long.
+    pub fn waited(&mut self, kind: usize, latency: Nanos) {
+        self.latency.record(latency);
+        if let Some(kind) = self.kinds.get_mut(kind) {
+            kind.latency.record(latency);
         }
     }
 
@@ -138,6 +186,7 @@ impl WorkerStats {
         self.aborts.merge(&other.aborts);
         self.rolled_back.merge(&other.rolled_back);
         self.given_up += other.given_up;
+        self.cut_off += other.cut_off;
         self.timed += other.timed;
         self.attempts_most = self.attempts_most.max(other.attempts_most);
         self.clock_back_most = self.clock_back_most.max(other.clock_back_most);
@@ -146,11 +195,16 @@ impl WorkerStats {
             mine.latency.merge(&theirs.latency);
             mine.costs.merge(&theirs.costs);
         }
+        let known = self.kinds.len().min(other.kinds.len());
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.merge(theirs);
+        }
+        self.kinds.extend_from_slice(&other.kinds[known..]);
     }
 
     /// Transactions that came to their end, whichever it was.
     pub fn ended(&self) -> u64 {
-        self.committed + self.rolled_back.total() + self.given_up
+        self.committed + self.rolled_back.total() + self.given_up + self.cut_off
     }
 
     /// What all phases cost together.
@@ -173,11 +227,13 @@ pub struct StatsData {
     aborts: Vec<(String, u64)>,
     rolled_back: Vec<(String, u64)>,
     given_up: u64,
+    cut_off: u64,
     timed: u64,
     attempts_most: u64,
     clock_back_most: u64,
     latency: HistogramData,
     phases: Vec<(HistogramData, Costs)>,
+    kinds: Vec<(u64, u64, u64, HistogramData)>,
 }
 
 impl WorkerStats {
@@ -192,11 +248,15 @@ impl WorkerStats {
             aborts: told(&self.aborts),
             rolled_back: told(&self.rolled_back),
             given_up: self.given_up,
+            cut_off: self.cut_off,
             timed: self.timed,
             attempts_most: self.attempts_most,
             clock_back_most: self.clock_back_most,
             latency: self.latency.to_data(),
             phases: self.phases.iter().map(|p| (p.latency.to_data(), p.costs)).collect(),
+            kinds: (self.kinds.iter())
+                .map(|k| (k.committed, k.aborted, k.rolled_back, k.latency.to_data()))
+                .collect(),
         }
     }
 
@@ -218,10 +278,15 @@ impl WorkerStats {
         for (reason, n) in &data.rolled_back {
             stats.rolled_back.add(name_of(reason)?, *n);
         }
+        for (committed, aborted, rolled_back, latency) in &data.kinds {
+            let latency = Histogram::from_data(latency)?;
+            let (committed, aborted, rolled_back) = (*committed, *aborted, *rolled_back);
+            stats.kinds.push(KindStats { committed, aborted, rolled_back, latency });
+        }
         stats.committed = data.committed;
         stats.committed_read_only = data.committed_read_only;
         (stats.accesses, stats.accesses_own) = (data.accesses, data.accesses_own);
-        stats.given_up = data.given_up;
+        (stats.given_up, stats.cut_off) = (data.given_up, data.cut_off);
         stats.timed = data.timed;
         stats.attempts_most = data.attempts_most;
         stats.clock_back_most = data.clock_back_most;
@@ -304,6 +369,19 @@ impl ReasonCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_counted_apart_and_travel() {
+        let mut one = WorkerStats::new(2).of_kinds(2, 2);
+        one.kinds[1].committed = 3;
+        one.waited(1, Nanos(500));
+        one.waited(7, Nanos(9)); // of no kind that is known
+        let mut sum = WorkerStats::new(2);
+        sum.merge(&one);
+        sum.merge(&WorkerStats::from_data(&one.to_data()).unwrap());
+        assert_eq!((sum.kinds.len(), sum.kinds[1].committed, sum.kinds[0].committed), (2, 6, 0));
+        assert_eq!((sum.kinds[1].latency.count(), sum.latency.count()), (2, 4));
+    }
     use primitives::units::Nanos;
 
     /// One timed unlock that took longer than anything else is a small part of what a committed transaction takes.

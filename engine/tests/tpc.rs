@@ -141,6 +141,35 @@ fn tables_kept_at_home_are_locked_without_the_nic() {
     }
 }
 
+/// What is counted by kind adds up to what is counted at all, whoever drives the transactions, and its shares are the mix's.
+#[test]
+fn kinds_of_transactions_are_counted_apart() {
+    for (workload, settings, share) in [
+        ("tpcc", TPCC, [0.3, 0.6]),
+        ("smallbank", &[("accounts_per_thread", "2000")][..], [0.05, 0.25]),
+        ("micro", &[("records_per_thread", "2000")][..], [1.0, 1.0]),
+    ] {
+        for name in ["occ", "calvin"] {
+            let protocol = AnyProtocol::named(name).expect("a protocol");
+            let plan = Plan::uniform(Via::OneSided).restricted_to(protocol.needs());
+            let mut case = Case { protocol, ..case(plan, workload, settings, 1) };
+            case.spec.fabric = sim(1, FaultOptions::default());
+            case.spec.history = false;
+            case.spec.length = Length::Time { warm_up: Nanos(200_000), measured: Nanos::from_millis(2) };
+            let result = case.run();
+            let kinds = &result.stats.kinds;
+            assert_eq!(kinds.len(), result.kinds.len());
+            let sum = |of: &dyn Fn(&engine::stats::KindStats) -> u64| kinds.iter().map(of).sum::<u64>();
+            assert_eq!(sum(&|k| k.committed), result.stats.committed, "{workload} {name}");
+            assert_eq!(sum(&|k| k.aborted), result.stats.aborts.total(), "{workload} {name}");
+            assert_eq!(sum(&|k| k.rolled_back), result.stats.rolled_back.total(), "{workload} {name}");
+            assert_eq!(sum(&|k| k.latency.count()), result.stats.latency.count(), "{workload} {name}");
+            let first = kinds[0].committed as f64 / result.stats.committed as f64;
+            assert!(share[0] <= first && first <= share[1], "{workload} {name}: {first} {}", result.kinds[0]);
+        }
+    }
+}
+
 #[test]
 fn presets_run_new_orders_distributed() {
     for (n, &preset) in Preset::ALL.iter().enumerate() {

@@ -553,6 +553,19 @@ impl Run {
                 (phase.name().to_owned(), phase_json)
             })
             .collect();
+        let seconds = r.elapsed.0 as f64 / 1e9;
+        let kinds: serde_json::Map<String, Value> = (r.kinds.iter().zip(&r.stats.kinds))
+            .map(|(name, kind)| {
+                let kind = json!({
+                    "committed": kind.committed,
+                    "committed_per_s": if seconds > 0.0 { kind.committed as f64 / seconds } else { 0.0 },
+                    "aborted": kind.aborted,
+                    "rolled_back": kind.rolled_back,
+                    "latency_ns": quantiles(&kind.latency),
+                });
+                ((*name).to_owned(), kind)
+            })
+            .collect();
         let checks: serde_json::Map<String, Value> = r
             .checks
             .iter()
@@ -570,11 +583,13 @@ impl Run {
             "rolled_back_per_s": r.rolled_back_per_s(),
             "aborted_share": r.aborted_share(),
             "given_up": r.stats.given_up,
+            "cut_off": r.stats.cut_off,
             "aborts": r.stats.aborts.iter().collect::<BTreeMap<_, _>>(),
             "rolled_back": r.stats.rolled_back.iter().collect::<BTreeMap<_, _>>(),
             "elapsed_ns": r.elapsed,
             "latency_ns": quantiles(latency),
             "phases": phases,
+            "kinds": kinds,
             "verbs_per_committed": r.verbs_per_committed(),
             "round_trips_per_committed": r.round_trips_per_committed(),
             "doorbells_per_committed": r.doorbells_per_committed(),

@@ -295,6 +295,7 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Run<'r, W, P> {
         let too_short = self.too_short(&sum);
         RunResult {
             workload: self.workload.name(),
+            kinds: self.workload.kinds(),
             protocol: self.protocol.needs().protocol,
             plan: self.spec.plan,
             shape: self.spec.shape,
@@ -435,7 +436,9 @@ impl<'r, W: Workload, P: Protocol + Copy + Sync> Program for Run<'r, W, P> {
         if let Some(what) = self.spec.sabotage {
             phases.sabotage(what);
         }
-        let stats = Rc::new(RefCell::new(WorkerStats::new(digits(site.shape))));
+        let stats = Rc::new(RefCell::new(
+            WorkerStats::new(digits(site.shape)).of_kinds(self.workload.kinds().len(), 2),
+        ));
         let coroutines = self.spec.plan.coroutines;
         let collected = Rc::new(RefCell::new(Collected { running: coroutines, ..Collected::default() }));
         let handlers = Handlers::new(site, &common.cluster).map_err(|e| {

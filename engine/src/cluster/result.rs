@@ -31,6 +31,8 @@ pub struct Fault {
 pub struct RunResult {
     /// The workload's name.
     pub workload: &'static str,
+    /// The kinds of its transactions, in the order of [`WorkerStats::kinds`](crate::stats::WorkerStats::kinds).
+    pub kinds: &'static [&'static str],
     /// The protocol's name.
     pub protocol: &'static str,
     /// The plan that ran.

@@ -44,6 +44,11 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
         Ok(())
     }
 
+    /// The next transaction of its own is of this kind.
+    pub(crate) fn of_kind(&mut self, kind: usize) {
+        self.kind = kind;
+    }
+
     /// The transaction.
     pub(crate) fn sequenced(&mut self) -> &mut Txn {
         &mut self.txn
@@ -73,7 +78,7 @@ impl<P: Protocol, O: PhaseOps> Session<P, O> {
     pub(crate) fn committed(&mut self, started: Nanos) {
         self.finish(Ended::Committed);
         if self.window.holds(self.ended_at) {
-            self.stats.borrow_mut().latency.record(self.ended_at.since(started));
+            self.stats.borrow_mut().waited(self.kind, self.ended_at.since(started));
         }
         self.txn.rest();
     }

@@ -223,6 +223,17 @@ pub trait Workload: Sync {
         self.draw(rng)
     }
 
+    /// The kinds of transactions in its mix, whatever their weights.
+    fn kinds(&self) -> &'static [&'static str] {
+        &["transaction"]
+    }
+
+    /// Which of them an input is of.
+    fn kind(&self, input: &Self::Input) -> usize {
+        let _ = input;
+        0
+    }
+
     /// One attempt, without begin and commit; returns what it changes if it commits.
     fn execute<P: Protocol, O: PhaseOps>(
         &self,
@@ -340,5 +351,10 @@ impl AnyWorkload {
     /// The workload's name on the command line.
     pub fn name(&self) -> &'static str {
         with_workload!(self, w => w.name())
+    }
+
+    /// The kinds of transactions in its mix, whatever their weights.
+    pub fn kinds(&self) -> &'static [&'static str] {
+        with_workload!(self, w => w.kinds())
     }
 }

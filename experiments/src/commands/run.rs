@@ -346,6 +346,33 @@ pub fn steadiness(found: &Steadiness) -> String {
     format!("{interval}, after {} of warm-up{reached}", found.warm_up)
 }
 
+/// How transactions of each kind of a mix ended, for people; nothing where there is one kind, or one alone was asked for.
+fn by_kind(r: &RunResult) -> String {
+    let ran: Vec<_> = (r.kinds.iter().zip(&r.stats.kinds))
+        .filter(|(_, kind)| kind.committed + kind.aborted + kind.rolled_back > 0)
+        .collect();
+    if ran.len() < 2 {
+        return String::new();
+    }
+    let seconds = r.elapsed.0 as f64 / 1e9;
+    let rows = ran.into_iter().map(|(name, kind)| {
+        let all = kind.committed + kind.aborted + kind.rolled_back;
+        let span = |span: Option<Nanos>| span.map_or_else(String::new, |span| span.to_string());
+        [
+            name.replace('_', " "),
+            human_rate(kind.committed as f64 / seconds),
+            percent(kind.aborted as f64 / all as f64),
+            kind.rolled_back.to_string(),
+            span(kind.latency.p50()),
+            span(kind.latency.p99()),
+        ]
+    });
+    format!(
+        "\n{}",
+        table(&["transaction", "committed", "of attempts aborted", "rolled back", "p50", "p99"], rows)
+    )
+}
+
 /// The batch means that the interval comes from, for people: a bar for each, from the lowest to the highest.
 fn batches(found: &Steadiness) -> String {
     let rates = found.batch_rates_per_s();
@@ -454,6 +481,7 @@ pub fn shown(run: &Run, history: Option<&Path>) -> String {
         text.push_str(LOCKS_AT_TOUCH);
     }
     text.push_str(&sampling(r));
+    text.push_str(&by_kind(r));
     for (what, share, of, counts) in [
         ("aborts", r.aborted_share(), "all attempts", &r.stats.aborts),
         (
@@ -469,6 +497,9 @@ pub fn shown(run: &Run, history: Option<&Path>) -> String {
             let share = percent(share.unwrap_or(0.0));
             text.push_str(&format!("{what}, {share} of {of}: {}\n", told.join(", ")));
         }
+    }
+    if r.stats.given_up > 0 {
+        text.push_str(&format!("given up after the last retry: {}\n", r.stats.given_up));
     }
     if let Some(p) = &run.prediction {
         let mean = Nanos(p.latency_mean_ns as u64);

@@ -286,6 +286,7 @@ impl<'a, W: Workload, P: Protocol> Coroutine<'a, W, P> {
                 let (node, worker, serial) = (env.node.0, env.worker, client.asked);
                 let asking = Asking { node, worker, number, serial, now: env.port.now() };
                 let input = env.workload.draw_at(asking, client.session.rng());
+                client.session.of_kind(env.workload.kind(&input));
                 client.asked += 1;
                 self.batch.push(env.workload, &input);
                 client.input = Some(input);

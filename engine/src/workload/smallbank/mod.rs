@@ -221,6 +221,14 @@ impl Workload for SmallBank {
         words[0] = opening_balance(record.table, record.key);
     }
 
+    fn kinds(&self) -> &'static [&'static str] {
+        &["amalgamate", "balance", "deposit_checking", "send_payment", "transact_savings", "write_check"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.kind as usize
+    }
+
     fn draw(&self, rng: &mut impl Rng) -> Input {
         self.draw_of(None, rng)
     }

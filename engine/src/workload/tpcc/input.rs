@@ -115,6 +115,19 @@ pub struct Input {
     pub job: Job,
 }
 
+impl Job {
+    /// Which of the five it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Job::NewOrder(_) => Kind::NewOrder,
+            Job::Payment(_) => Kind::Payment,
+            Job::OrderStatus(_) => Kind::OrderStatus,
+            Job::Delivery { .. } => Kind::Delivery,
+            Job::StockLevel { .. } => Kind::StockLevel,
+        }
+    }
+}
+
 /// How inputs are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {

@@ -341,6 +341,14 @@ impl Workload for Tpcc {
         self.population.fill(record, words);
     }
 
+    fn kinds(&self) -> &'static [&'static str] {
+        &["new_order", "payment", "order_status", "delivery", "stock_level"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.job.kind() as usize
+    }
+
     fn draw(&self, rng: &mut impl Rng) -> Input {
         self.draw_at(Client::default(), rng)
     }

@@ -250,6 +250,17 @@ impl Workload for CustomerPosition {
         self.population.fill(record, words);
     }
 
+    fn kinds(&self) -> &'static [&'static str] {
+        &["customer_position", "market_feed"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        match input.job {
+            input::Job::Position(_) => 0,
+            input::Job::Feed(_) => 1,
+        }
+    }
+
     fn draw(&self, rng: &mut impl Rng) -> Input {
         self.draw_at(Client::default(), rng)
     }
