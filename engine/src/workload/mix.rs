@@ -3,6 +3,17 @@
 use super::params::{ParamError, Params};
 use rand::{Rng, RngExt};
 
+/// The names of a mix's kinds, which stand beside them in the order of their numbers.
+pub const fn names<K: Copy, const N: usize>(kinds: &[(&'static str, K); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut n = 0;
+    while n < N {
+        names[n] = kinds[n].0;
+        n += 1;
+    }
+    names
+}
+
 /// Kinds and their weights, of which not all are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix<K, const N: usize> {

@@ -222,7 +222,8 @@ impl Workload for SmallBank {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["amalgamate", "balance", "deposit_checking", "send_payment", "transact_savings", "write_check"]
+        const NAMES: &[&str] = &crate::workload::mix::names(&KINDS);
+        NAMES
     }
 
     fn kind(&self, input: &Input) -> usize {

@@ -342,7 +342,8 @@ impl Workload for Tpcc {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["new_order", "payment", "order_status", "delivery", "stock_level"]
+        const NAMES: &[&str] = &crate::workload::mix::names(&input::KINDS);
+        NAMES
     }
 
     fn kind(&self, input: &Input) -> usize {

@@ -251,7 +251,8 @@ impl Workload for CustomerPosition {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["customer_position", "market_feed"]
+        const NAMES: &[&str] = &crate::workload::mix::names(&input::KINDS);
+        NAMES
     }
 
     fn kind(&self, input: &Input) -> usize {
