@@ -36,6 +36,9 @@ fn every_kind_of_file_tells_places_alike() {
     write("t.yaml", "question: x\nfabric: tcp\nplan: one-sided\n");
     let one_sided = "error: t.yaml:3:7: the only point: plan `one-sided` cannot run here";
     must(at, &["experiment", "t.yaml"], 2, &[one_sided, "because: ", "hint: the nearest plan"]);
+    write("t.yaml", "question: x\nfabric: tcp\ngrid:\n  plan: [two-sided, one-sided, farm, drtm-r]\n");
+    let one_sided = "error: t.yaml:4:21: point 1 of the grid, plan=one-sided";
+    must(at, &["experiment", "t.yaml"], 2, &[one_sided, "2 more of 4 points cannot run either"]);
     write("r.yaml", "question: x\nfabric: sim:cx4-edr\ngrid:\n  replicas: [1, 9]\n");
     must(
         at,

@@ -77,7 +77,7 @@ pub struct RecordId {
 pub struct TableDef {
     /// Its name.
     pub name: &'static str,
-    /// Records that it is loaded with, in the whole cluster; see [`Workload::keys`].
+    /// Records that it is loaded with, in the whole cluster, or as many as on average where that is drawn; see [`Workload::keys`].
     pub records: u64,
     /// Payload of a record in bytes, a multiple of 8.
     pub payload_bytes: u32,

@@ -1,18 +1,21 @@
 //! `doorbell check`: the isolation of a recorded history, and the history in other checkers' formats.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use engine::verify::exchange::{ExportError, Format, read_file, write};
 use engine::verify::format::ReadError;
 use engine::verify::{History, Level, Share, check};
 
+use indicatif::HumanBytes;
+
 use super::Context;
 use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::nearby::Wanted;
 use crate::output::emit;
+use crate::progress::{Progress, Task};
 
 /// Runs the command.
 ///
@@ -47,8 +50,14 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
     let (txns, ops) = (history.txns().len(), history.op_count());
     context.talk.detail(format!("{} history: {txns} transactions, {ops} operations", read.format));
     for (format, target) in &exports {
-        export(history, *format, target)?;
-        context.talk.say(format!("wrote {} ({format})", target.display()));
+        let bytes = export(history, *format, target, context)?;
+        let size = HumanBytes(bytes);
+        context.talk.say(format!("wrote {} ({format}, {size})", target.display()));
+        if *format == Format::ElleAppend && bytes > LARGE {
+            context.talk.say(
+                "each read of a list tells the whole of it; elle-register tells the same in less".to_owned(),
+            );
+        }
     }
     let level = match args.level {
         Some(Level::StrictSerializable) if !read.timed => {
@@ -102,20 +111,52 @@ fn exports(given: &[String]) -> Result<Vec<(Format, PathBuf)>, CliError> {
     Ok(exports)
 }
 
-/// Writes a history to a new file. What was begun in vain is removed.
-fn export(history: &History, format: Format, target: &Path) -> Result<(), CliError> {
+/// Writes a history to a new file, and returns its bytes. What was begun in vain is removed.
+fn export(history: &History, format: Format, target: &Path, context: &Context) -> Result<u64, CliError> {
     let refused = |error: std::io::Error| {
         CliError::machine(format!("the history cannot be written to {}", target.display())).caused_by(&error)
     };
     let file = File::create_new(target).map_err(refused)?;
-    write(history, format, &mut BufWriter::new(file)).map_err(|error| {
+    let title = format!("writing {} ({format})", target.display());
+    let task = Task { title, what: "MiB", done: 0, total: None };
+    let mut shown = Shown { to: file, bytes: 0, progress: Progress::begin(context.talk, task) };
+    let mut out = BufWriter::with_capacity(1 << 20, &mut shown);
+    // Dropped unflushed it would lose the error of its last write.
+    let written = write(history, format, &mut out).and_then(|()| Ok(out.flush()?));
+    drop(out);
+    written.map_err(|error| {
         // The file is this command's own; that it cannot be removed either is no news.
         let _ = std::fs::remove_file(target);
         match error {
             ExportError::Io(error) => refused(error),
             unfit @ ExportError::Unfit { .. } => CliError::usage(unfit.to_string()),
         }
-    })
+    })?;
+    Ok(shown.bytes)
 }
+
+/// A file that may be long in the writing: how many MiB it has is shown.
+struct Shown {
+    to: File,
+    bytes: u64,
+    progress: Progress,
+}
+
+impl Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let before = self.bytes >> 20;
+        let written = self.to.write(bytes)?;
+        self.bytes += written as u64;
+        (before..self.bytes >> 20).for_each(|_| self.progress.inc());
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A file of more bytes than this is one that somebody may not have expected.
+const LARGE: u64 = 64 << 20;
 
 const RECORD: &str = "`doorbell run --history FILE` records one";

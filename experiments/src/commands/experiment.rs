@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use primitives::measure::{
-    PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, known_columns,
+    PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, count, known_columns,
 };
 use primitives::mesh::Session;
 use primitives::units::Nanos;
@@ -17,7 +17,7 @@ use crate::claims::library;
 use crate::cluster::point::Asked;
 use crate::cluster::{Cluster, Described, give_up, run_member, share_of_the_driver};
 use crate::directory::{HOME, Place};
-use crate::error::CliError;
+use crate::error::{CliError, Exit};
 use crate::fabrics::{Fabric, profile, require, warnings};
 use crate::output::{emit, human_rate, table};
 use crate::primitive;
@@ -86,26 +86,51 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
     for planned in &mut planned {
         // A device is opened once, however many points there are.
         let mut opened: BTreeMap<String, Fabric> = BTreeMap::new();
+        let mut refused: Option<CliError> = None;
+        let mut also = 0;
         for point in &planned.experiment.points {
-            require(&point.spec.fabric)?;
-            // What is drawn is tuned, and what is tuned runs.
-            if !point.against.is_empty() && cluster.is_none() {
-                if point.pure {
-                    let able = tune::tunable(&point.spec, &point.against);
-                    able.map_err(|e| planned.experiment.places.blame(point, &["workload", "protocol"], e))?;
-                }
-                continue;
+            match (admit(point, &planned.experiment, cluster, &mut opened), &mut refused) {
+                (Ok(()), _) => {}
+                // What is wrong with this machine is not asked of it again.
+                (Err(error), None) if error.exit() != Exit::Usage => return Err(error),
+                (Err(error), first @ None) => *first = Some(error),
+                (Err(_), Some(_)) => also += 1,
             }
-            let name = point.spec.fabric.to_string();
-            let fabric = runs(point, cluster, opened.remove(&name))
-                .map_err(|(keys, error)| planned.experiment.places.blame(point, keys, error))?;
-            opened.insert(name, fabric);
+        }
+        if let Some(first) = refused {
+            let points = count(planned.experiment.points.len() as u64, "point");
+            return Err(match also {
+                0 => first,
+                also => first.also(format!("{also} more of {points} cannot run either")),
+            });
         }
         planned.notes.extend(opened.into_values().flat_map(|fabric| fabric.notes));
         jobs(&planned.experiment, args)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
     Ok(planned)
+}
+
+/// Whether a point can be run; its fabric is opened unless it has been.
+fn admit(
+    point: &Point,
+    experiment: &Experiment,
+    cluster: Option<&Cluster>,
+    opened: &mut BTreeMap<String, Fabric>,
+) -> Result<(), CliError> {
+    require(&point.spec.fabric)?;
+    let blame = |keys: &[&str], error| experiment.places.blame(point, keys, error);
+    // What is drawn is tuned, and what is tuned runs.
+    if !point.against.is_empty() && cluster.is_none() {
+        if point.pure {
+            tune::tunable(&point.spec, &point.against).map_err(|e| blame(&["workload", "protocol"], e))?;
+        }
+        return Ok(());
+    }
+    let name = point.spec.fabric.to_string();
+    let fabric = runs(point, cluster, opened.remove(&name)).map_err(|(keys, error)| blame(keys, error))?;
+    opened.insert(name, fabric);
+    Ok(())
 }
 
 /// Points at a time.

@@ -98,8 +98,6 @@ pub struct Tpcc {
     size: Size,
     population: Population,
     mix: Asked,
-    /// Lines of the first orders.
-    lines: u64,
     /// New-order fetches all its records at once.
     together: bool,
     /// Customers pay at their own warehouses alone.
@@ -171,8 +169,8 @@ impl Tpcc {
             )));
         }
         let customers_at_home = p.int("payment") == 0 || mix.remote_payment_share == 0.0;
-        let (lines, together) = (population.lines(), p.flag("together"));
-        Ok(Tpcc { name, size, population, mix, lines, together, customers_at_home })
+        let together = p.flag("together");
+        Ok(Tpcc { name, size, population, mix, together, customers_at_home })
     }
 
     /// Its sizes.
@@ -240,6 +238,8 @@ impl Workload for Tpcc {
         };
         let undelivered = orders - self.size.delivered();
         let lines = Self::lines_of((orders + order_room) * of_districts);
+        // On average: to count them takes a draw for each order there is.
+        let lines_at_first = (5 + MOST_LINES) / 2 * orders * districts;
         vec![
             fixed("warehouse", 1, columns::warehouse::WORDS),
             fixed("district", DISTRICTS, columns::district::WORDS),
@@ -249,7 +249,7 @@ impl Workload for Tpcc {
             of_orders("new-order", undelivered, columns::new_order::WORDS).ordered(),
             of_orders("order", orders, columns::order::WORDS),
             of_orders("customer-order", orders, columns::customer_order::WORDS).ordered(),
-            table("order-line", self.lines, columns::order_line::WORDS, lines).ordered().grows(),
+            table("order-line", lines_at_first, columns::order_line::WORDS, lines).ordered().grows(),
             table("item", items * nodes, columns::item::WORDS, items),
             fixed("stock", items, columns::stock::WORDS),
         ]

@@ -124,12 +124,6 @@ impl Population {
         Stream::of(self.seed, LINE_COUNTS, key::order(w, d, o).key).within(5, key::MOST_LINES)
     }
 
-    /// Lines of all first orders.
-    pub fn lines(&self) -> u64 {
-        let of_district = |w, d| (1..=self.size.orders).map(|o| self.line_count(w, d, o)).sum::<u64>();
-        (0..self.size.warehouses).map(|w| (0..DISTRICTS).map(|d| of_district(w, d)).sum::<u64>()).sum()
-    }
-
     /// Whose one of the first orders is: the place of its number in a random order of the customers.
     pub fn customer_of(&self, w: u64, d: u64, o: u64) -> u64 {
         let seed = mix(self.seed ^ u64::from(PERMUTATIONS) << 48 ^ key::district_number(w, d));

@@ -73,7 +73,9 @@ fn tables_have_room_for_what_is_loaded_and_say_how_much_that_is() {
                 assert!(keys.len() as u64 <= def.capacity_per_node, "{}: {}", def.name, keys.len());
                 all += keys.len() as u64;
             }
-            assert_eq!(all, def.records, "{}", def.name);
+            // Of lines the mean is told: six standard deviations.
+            let off = if number as u16 == table::ORDER_LINE { 19 * (def.records / 10).isqrt() } else { 0 };
+            assert!(all.abs_diff(def.records) <= off, "{}: {all} of {}", def.name, def.records);
             assert!(def.payload_bytes.is_multiple_of(8));
         }
     }
