@@ -1,6 +1,6 @@
 //! What a run brings back.
 
-use crate::stats::WorkerStats;
+use crate::stats::{KindStats, WorkerStats};
 use crate::verify::History;
 use crate::workload::Check;
 use phases::plan::{Phase, Plan};
@@ -84,6 +84,12 @@ impl RunResult {
     /// Transactions per second that the application rolled back.
     pub fn rolled_back_per_s(&self) -> f64 {
         self.per_s(self.stats.rolled_back.total())
+    }
+
+    /// What ended of each kind of transaction: the kind's name, counts and latency, committed transactions per second.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &KindStats, f64)> {
+        let each = self.kinds.iter().zip(&self.stats.kinds);
+        each.map(|(&name, kind)| (name, kind, self.per_s(kind.committed)))
     }
 
     /// Attempts that aborted, as a share of all that ended; `None` if none did.

@@ -348,19 +348,17 @@ pub fn steadiness(found: &Steadiness) -> String {
 
 /// How transactions of each kind of a mix ended, for people; nothing where there is one kind, or one alone was asked for.
 fn by_kind(r: &RunResult) -> String {
-    let ran: Vec<_> = (r.kinds.iter().zip(&r.stats.kinds))
-        .filter(|(_, kind)| kind.committed + kind.aborted + kind.rolled_back > 0)
-        .collect();
+    let ran: Vec<_> =
+        r.kinds().filter(|(_, kind, _)| kind.committed + kind.aborted + kind.rolled_back > 0).collect();
     if ran.len() < 2 {
         return String::new();
     }
-    let seconds = r.elapsed.0 as f64 / 1e9;
-    let rows = ran.into_iter().map(|(name, kind)| {
+    let rows = ran.into_iter().map(|(name, kind, committed_per_s)| {
         let all = kind.committed + kind.aborted + kind.rolled_back;
         let span = |span: Option<Nanos>| span.map_or_else(String::new, |span| span.to_string());
         [
             name.replace('_', " "),
-            human_rate(kind.committed as f64 / seconds),
+            human_rate(committed_per_s),
             percent(kind.aborted as f64 / all as f64),
             kind.rolled_back.to_string(),
             span(kind.latency.p50()),
