@@ -366,7 +366,7 @@ pub struct TuneArgs {
     /// Run a dozen candidates and the presets too, print the regret, and leave the fastest as verified.plan.yaml; on sim a dozen more
     /// that what those got suggests, and the choice and the three fastest of all twice more, with other seeds; where time is real, all five times in turns, for a fifth of the duration
     /// each. Unless --coroutines says how many, the fastest then runs with nine counts from 1 to 32, and the file has the count that serves it
-    /// best: the quickest of those within 1 % of the most, or not told apart from it.
+    /// best: the quickest of those within 1 % of the most, or not told apart from it. Not with --latency.
     #[arg(long)]
     pub verify: bool,
     /// Price plans with this profile, a shipped name or a file; usually the simulated one, or what characterizing the fabric
@@ -575,7 +575,8 @@ pub struct CheckArgs {
     #[arg(value_name = "HISTORY")]
     pub history: PathBuf,
     /// read-committed, read-atomicity, snapshot-isolation, repeatable-read, serializable or strict-serializable. By
-    /// default the last, or serializable if the history has no times.
+    /// default the last, or serializable if the history has no times. A scan reads every key of its range, so repeatable-read
+    /// objects to phantoms, too, as serializable does.
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<Level>,
     /// doorbell, elle-append, elle-register, dbcop or plume; by default what the file looks like.

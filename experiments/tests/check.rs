@@ -106,7 +106,7 @@ fn check_writes_and_reads_other_checkers_formats() {
         let output =
             run(&["check", &at("history.json"), "--export", name, &file, "--level", "snapshot-isolation"]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        assert!(stderr(&output).contains(&format!("({name})")), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("({name}, ")), "{}", stderr(&output));
         let output = run(&["check", &file, "--level", "snapshot-isolation"]);
         assert_eq!(code(&output), 0, "{name}: {}", stderr(&output));
         let output = run(&["check", &file, "--format", name]);
@@ -114,6 +114,7 @@ fn check_writes_and_reads_other_checkers_formats() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("write skew"), "{name}");
         let untimed = ["dbcop", "plume"].contains(&name);
         assert_eq!(untimed, stderr(&output).contains("checked without real time"), "{}", stderr(&output));
+        assert_eq!(name == "plume", stderr(&output).contains("cut between two lines"), "{}", stderr(&output));
         if untimed {
             refused(&["check", &file, "--level", "strict-serializable"], 2, &["has no times"]);
         }

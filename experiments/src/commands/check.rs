@@ -71,6 +71,10 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
         None if read.timed => Level::StrictSerializable,
         None => {
             context.talk.warn(format!("{} has no times: checked without real time", path.display()));
+            if read.format == Format::Plume {
+                let cut = "its format cannot show where a file ends: one that is cut between two lines is checked as far as it goes";
+                context.talk.warn(cut.to_owned());
+            }
             Level::Serializable
         }
     };

@@ -94,6 +94,8 @@ impl Run {
             .with("doorbells_per_committed", r.doorbells_per_committed())
             .with("cpu_ns_per_committed", r.cpu_ns_per_committed())
             .with("messages_per_machine_per_s", r.messages_per_machine_per_s())
+            .with("lock_mode", self.lock_mode())
+            .with("local_share", r.local_share())
             .with("predicted_per_s", self.prediction.as_ref().map(|p| p.committed_per_s))
             .with("predicted_mean_ns", self.prediction.as_ref().map(|p| p.latency_mean_ns))
             .with("isolation_level", self.judged().map(|v| v.level.to_string()))

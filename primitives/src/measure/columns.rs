@@ -202,6 +202,8 @@ const RUN: Columns = &[
     ("rate_ci_relative", Amount),
     ("converged", Words),
     ("steps", Words),
+    ("lock_mode", Words),
+    ("local_share", Amount),
 ];
 
 const TUNE: Columns = &[
