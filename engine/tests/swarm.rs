@@ -260,7 +260,7 @@ fn on_a_card(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'stat
 /// - a plan of those that need ATOMICs to be atomic for CPUs, too, where they are, as on loopback and on some simulated cards;
 /// - optimizations of each phase apart, where [`plans_of`] has them alike in all: one record after the other, a doorbell each, all awaited;
 /// - records of other nodes alone, location caches of one word and of thousands, CALVIN's batches and epochs;
-/// - WRITEs that end before they are whole.
+/// - WRITEs that end before they are whole, CAS that fail and write back what they found.
 fn varied(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'static str) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7661_7279);
     let runs = |case: &Case| {
@@ -311,6 +311,11 @@ fn varied(seed: u64, (mut case, name): (Case, &'static str)) -> (Case, &'static 
     change(0.3, &mut rng, &|case, rng| {
         if let FabricSpec::Sim { faults, .. } = &mut case.spec.fabric {
             faults.late_write = rng.random_range(0.0..0.3);
+        }
+    });
+    change(0.3, &mut rng, &|case, _| {
+        if let FabricSpec::Sim { faults, .. } = &mut case.spec.fabric {
+            faults.failed_cas_stores = true;
         }
     });
     (case, name)
@@ -529,7 +534,7 @@ fn cards_are_drawn() {
 /// What [`varied`] may change is changed by some of a run's seeds, and a failing command means the same case each time.
 #[test]
 fn variations_are_drawn() {
-    let (mut global, mut one_by_one, mut remote, mut late, mut epochs) = (0, 0, 0, 0, 0);
+    let (mut global, mut one_by_one, mut remote, mut late, mut stored, mut epochs) = (0, 0, 0, 0, 0, 0);
     for draw in [draw, draw_other, draw_orders, draw_orders_under_others] {
         for seed in 0..SEEDS {
             let (before, name) = on_a_card(seed, draw(seed));
@@ -547,9 +552,10 @@ fn variations_are_drawn() {
             epochs += u32::from(case.protocol != before.protocol);
             let FabricSpec::Sim { faults, .. } = &case.spec.fabric else { continue };
             late += u32::from(faults.late_write > 0.0);
+            stored += u32::from(faults.failed_cas_stores);
         }
     }
-    let counts = [global, one_by_one, remote, late, epochs];
+    let counts = [global, one_by_one, remote, late, stored, epochs];
     assert!(counts.into_iter().all(|count| count > 0), "{counts:?}");
 }
 
