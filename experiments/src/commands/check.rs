@@ -54,9 +54,9 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
         let size = HumanBytes(bytes);
         context.talk.say(format!("wrote {} ({format}, {size})", target.display()));
         if *format == Format::ElleAppend && bytes > LARGE {
-            context.talk.say(
-                "each read of a list tells the whole of it; elle-register tells the same in less".to_owned(),
-            );
+            context
+                .talk
+                .say("each read of a list tells the whole of it; elle-register tells the same in less");
         }
     }
     let level = match args.level {
@@ -73,7 +73,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<(), CliError> {
             context.talk.warn(format!("{} has no times: checked without real time", path.display()));
             if read.format == Format::Plume {
                 let cut = "its format cannot show where a file ends: one that is cut between two lines is checked as far as it goes";
-                context.talk.warn(cut.to_owned());
+                context.talk.warn(cut);
             }
             Level::Serializable
         }
