@@ -1,7 +1,9 @@
 //! Data on stdout, talk on stderr; nothing panics when a pipe closes or a disk is full.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets,
@@ -69,6 +71,15 @@ impl Talk {
     pub fn warn(&self, text: impl AsRef<str>) {
         if self.level >= 0 {
             to_stderr(&format!("warning: {}\n", text.as_ref()));
+        }
+    }
+
+    /// Warns of what is met again at every point, once.
+    pub fn warn_once(&self, text: String) {
+        static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let first = TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone());
+        if first {
+            self.warn(text);
         }
     }
 

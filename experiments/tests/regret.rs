@@ -155,3 +155,70 @@ fn given_points_have_their_best_pure_plans_beside_the_best_of_all() {
     }
     assert_eq!((rows[1].get("best_one_sided"), rows[1].number("mixing_gain")), (Some(""), Some(0.0)));
 }
+
+/// A combination of the sweep whose table is in REGRET.md.
+struct Swept<'a>(std::collections::BTreeMap<&'a str, &'a str>);
+
+impl Swept<'_> {
+    fn number(&self, column: &str) -> f64 {
+        self.0[column].parse().unwrap_or_else(|e| panic!("{column}: {e}"))
+    }
+
+    /// Per cent that its forecast is off by.
+    fn off(&self) -> f64 {
+        100.0 * (self.number("predicted_per_s") / self.number("got_per_s") - 1.0).abs()
+    }
+}
+
+/// Which combinations a row of the table is of.
+type Part = Box<dyn Fn(&Swept) -> bool>;
+
+/// The values' median, 90th and 95th percentile and the largest.
+fn spread(mut values: Vec<f64>) -> [f64; 4] {
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    let [ninety, ninety_five] = [0.9, 0.95].map(|share| values[(share * last as f64).round() as usize]);
+    [f64::midpoint(values[last / 2], values[last.div_ceil(2)]), ninety, ninety_five, values[last]]
+}
+
+/// What is written of seed 17 is what came of it.
+#[test]
+fn the_table_is_that_of_the_sweep() {
+    let (page, csv) = (include_str!("../REGRET.md"), include_str!("../regret-of-seed-17.csv"));
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().expect("a head").split(',').collect();
+    let all: Vec<Swept> =
+        lines.map(|line| Swept(names.iter().copied().zip(line.split(',')).collect())).collect();
+    assert_eq!(all.len(), 500);
+    let part = |column: &'static str, value: &'static str| move |swept: &Swept| swept.0[column] == value;
+    let parts: [(&str, Part); 13] = [
+        ("all", Box::new(|_| true)),
+        ("smallbank", Box::new(part("workload", "smallbank"))),
+        ("micro", Box::new(part("workload", "micro"))),
+        ("ycsb", Box::new(part("workload", "ycsb"))),
+        ("tpcc-no", Box::new(part("workload", "tpcc-no"))),
+        ("up to a fifth of attempts aborted", Box::new(|swept| swept.number("aborted_share") <= 0.2)),
+        ("more than a fifth", Box::new(|swept| swept.number("aborted_share") > 0.2)),
+        ("OCC", Box::new(part("protocol", "occ"))),
+        ("NOWAIT", Box::new(part("protocol", "nowait"))),
+        ("WAITDIE", Box::new(part("protocol", "waitdie"))),
+        ("bounded wait", Box::new(part("protocol", "bounded-wait"))),
+        ("MVCC", Box::new(part("protocol", "mvcc"))),
+        ("SUNDIAL", Box::new(part("protocol", "sundial"))),
+    ];
+    let rows = parts.iter().map(|(name, belongs)| {
+        let of: Vec<&Swept> = all.iter().filter(|swept| belongs(swept)).collect();
+        let lost = |column: &str| -> Vec<f64> { of.iter().map(|s| 100.0 * s.number(column)).collect() };
+        let beyond = |column: &str| lost(column).into_iter().filter(|&lost| lost > 10.0).count();
+        let told = |column: &str| {
+            let [median, ninety, ninety_five, worst] = spread(lost(column));
+            format!("{median:.1}, {ninety:.1}, {ninety_five:.1}, {worst:.1} % | {}", beyond(column))
+        };
+        let [off, off_90, _, off_most] = spread(of.iter().map(|s| s.off()).collect());
+        let [alone, verified] = ["regret", "verified_regret"].map(told);
+        let count = of.len();
+        format!("| {name} | {count} | {alone} | {verified} | {off:.1}, {off_90:.0}, {off_most:.0} % |")
+    });
+    let missing: Vec<String> = rows.filter(|row| !page.contains(row)).collect();
+    assert!(missing.is_empty(), "not in REGRET.md:\n{}", missing.join("\n"));
+}

@@ -136,7 +136,7 @@ pub fn profile_for(
         let told = format!("forecasts are by a profile ({}) {doubt}{mend}", profile.name);
         match doubt.starts_with(schedule::DOUBT) {
             true if !profile.is_doubted(bench::UNCALIBRATED) => context.talk.warn_of_busy(told),
-            _ => context.talk.warn(told),
+            _ => context.talk.warn_once(told),
         }
     }
     Ok(profile)
@@ -289,7 +289,7 @@ fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
 }
 
 /// What to know of forecasts where transactions get in each other's way, with what was measured of it. `experiments/REGRET.md` has the
-/// numbers (the sweep of seed 16, with the model of build 5386a7a); nothing is computed from them.
+/// numbers (the sweep of seed 17, with the model of build d7734f2); nothing is computed from them.
 fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let forecast = &tuned.tuning.best().forecast;
     let attempts = forecast.aborted_per_s + forecast.committed_per_s;
@@ -326,8 +326,8 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     (skewed || aborted > CONTENDED).then(|| {
         let why = if skewed { "some keys are asked for more often, and " } else { "" };
         format!(
-            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 9.0 % in the median and \
-             37 % or more in a tenth of 161 drawn combinations; where fewer did, by 3.1 % and 10 % of 338 (simulated, seed 16: \
+            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 7.0 % in the median and \
+             42 % or more in a tenth of 161 drawn combinations; where fewer did, by 3.4 % and 10 % of 339 (simulated, seed 17: \
              experiments/REGRET.md){runs}",
             percent(aborted)
         )
