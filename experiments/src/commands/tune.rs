@@ -408,8 +408,9 @@ fn why(choices: &[Choice], coroutines: u32) -> String {
     });
     let text = table(&["phase", "carried by", "difference", "against", "flips with"], rows);
     format!(
-        "{text}(– : no price, halved or doubled, changes it. Flips are with {coroutines} coroutine{} on either side; with counts left free \
-         they may be farther away. -v compares whole plans)\n",
+        "{text}(– : no price that was tried, from half to twice what it is, has another plan be more than 1 % better that carries the phase \
+         otherwise. Flips are with {coroutines} coroutine{} on either side; with counts left free they may be farther away. -v compares \
+         whole plans)\n",
         if coroutines == 1 { "" } else { "s" }
     )
 }

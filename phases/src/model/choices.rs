@@ -106,6 +106,14 @@ fn choice(tuning: &Tuning, winner: &Candidate, phase: Phase, step: Step, toleran
         .map(|flip| Price { input: flip.input.clone(), from: flip.from, then: flip.then })
         .collect();
     flips.sort_by(|a, b| a.from.ln().abs().total_cmp(&b.from.ln().abs()));
+    // Of an input that changes it twice on one way the nearer change is the one.
+    let mut known: Vec<(String, bool)> = Vec::new();
+    flips.retain(|price| {
+        let way = (price.input.name.clone(), price.from < 1.0);
+        let new = !known.contains(&way);
+        known.push(way);
+        new
+    });
     let idle = costs.verbs == 0.0 && costs.served == 0.0;
     Choice { phase, step, against, one_by_one: None, idle, flips }
 }

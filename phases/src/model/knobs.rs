@@ -130,8 +130,9 @@ impl Input {
         match self.others {
             0 => format!("{} {beyond}, now {now}", self.name),
             _ => format!(
-                "{} {beyond} ({} at {}, now {now})",
+                "{} {beyond} (all {} numbers of it; the largest, {}, at {}, now {now})",
                 self.name,
+                self.others + 1,
                 self.number,
                 self.with_unit(self.at(by))
             ),
@@ -196,7 +197,7 @@ mod tests {
         );
         assert_eq!(
             messages.cell(0.5),
-            "the CPU cost of RPC messages under ×0.50 (cpu.rpc_dispatch at 25 ns, now 50 ns)"
+            "the CPU cost of RPC messages under ×0.50 (all 3 numbers of it; the largest, cpu.rpc_dispatch, at 25 ns, now 50 ns)"
         );
         assert_eq!(
             Input::lookups("location cache hits", 0.5).condition(0.8),

@@ -18,6 +18,7 @@ mod explain;
 mod fixpoint;
 #[cfg(test)]
 mod fixtures;
+mod flips;
 mod forecast;
 mod input;
 mod knobs;

@@ -1,9 +1,9 @@
 //! The tuner: every plan that can run, times the coroutine counts, by forecast.
 
 use super::explain::{Flip, explain};
+use super::flips::flips;
 use super::forecast::{Forecast, Model};
 use super::input::{Cluster, InputError, Workload};
-use super::knobs::{Input, KNOBS};
 use crate::plan::{Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
 use primitives::profile::Profile;
@@ -253,7 +253,7 @@ fn best_counts(
 const PIECES: usize = 6;
 
 /// `of` each item, in their order, on as many threads as there are cores.
-fn side_by_side<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -278,7 +278,7 @@ fn side_by_side<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> V
 
 /// `plan` with the coroutine count that serves it best; nothing if it cannot run. A count that is likely the best is tried first:
 /// where throughput alone is asked for, those that stay behind it by more than the tolerance are not worked out.
-fn best_count(
+pub(super) fn best_count(
     model: &Model<'_>,
     caps: &Caps,
     plan: Plan,
@@ -307,7 +307,7 @@ fn best_count(
 
 /// Best first. Throughputs within the tolerance of the best are ordered by latency, and where that too is within
 /// it, by how plain the plan is.
-fn rank(candidates: &mut [Candidate], needs: &Needs, search: &Search) {
+pub(super) fn rank(candidates: &mut [Candidate], needs: &Needs, search: &Search) {
     let rate = |c: &Candidate| c.forecast.committed_per_s;
     let latency = |c: &Candidate| c.forecast.latency_mean_ns;
     let limit = search.objective.limit_ns();
@@ -346,7 +346,7 @@ fn oddities(plan: &Plan, needs: &Needs) -> usize {
     plan.steps().filter(unusual).count() + usize::from(release)
 }
 
-fn same_primitives(a: &Plan, b: &Plan) -> bool {
+pub(super) fn same_primitives(a: &Plan, b: &Plan) -> bool {
     a.location_cache == b.location_cache
         && Phase::ALL.into_iter().all(|phase| a.step(phase).map(|s| s.via) == b.step(phase).map(|s| s.via))
 }
@@ -373,180 +373,6 @@ fn reasons(ranked: &[Candidate], presets: &[Candidate]) -> Vec<String> {
         .filter(|c| c.plan != winner.plan)
         .filter_map(|c| c.preset.map(|preset| against(preset.name(), c)));
     next.into_iter().chain(presets).collect()
-}
-
-/// The inputs of a model in which one is scaled by a factor.
-type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + Sync + 'a;
-
-/// Halves and doubles each input and looks for a plan with other primitives that is then better, at the winner's
-/// coroutine count, by more than the tolerance. Each is a search of its own, and they are shared out among the cores.
-fn flips(
-    model: &Model<'_>,
-    caps: &Caps,
-    plans: &[Plan],
-    winner: &Candidate,
-    search: &Search,
-    go_on: &GoOn<'_>,
-) -> Result<Vec<Flip>, TuneError> {
-    let counted = Search { coroutines: vec![winner.plan.coroutines], ..search.clone() };
-    let (cluster, needs) = (*model.cluster(), *model.needs());
-    let (profile, workload) = (model.profile(), model.workload());
-    let mut asked: Vec<(Input, f64, Box<Scaled<'_>>)> = Vec::new();
-    for knob in KNOBS {
-        for factor in [0.5, 2.0] {
-            let scaled = move |factor: f64| {
-                let mut profile = profile.clone();
-                knob.scale(&mut profile, factor);
-                (profile, workload.clone())
-            };
-            asked.push((knob.input(profile), factor, Box::new(scaled)));
-        }
-    }
-    // A sequencer looks nothing up elsewhere.
-    if !needs.sequenced {
-        let hits = workload.cache_hit_share;
-        let with_hits =
-            move |cache_hit_share: f64| (profile.clone(), Workload { cache_hit_share, ..workload.clone() });
-        for factor in [0.5, 2.0] {
-            let misses = move |factor: f64| with_hits(1.0 - (factor * (1.0 - hits)).min(1.0));
-            let input = Input::lookups("location cache misses", 1.0 - hits);
-            asked.push((input, factor, Box::new(misses)));
-        }
-        let input = Input::lookups("location cache hits", hits);
-        asked.push((input, 0.5, Box::new(move |factor: f64| with_hits(factor * hits))));
-    }
-    let flip = |(input, factor, scaled): &(Input, f64, Box<Scaled<'_>>)| {
-        flip(input, *factor, scaled, cluster, &needs, caps, plans, winner, &counted, go_on)
-    };
-    let flips = side_by_side(&asked, flip).into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(flips.into_iter().flatten().collect())
-}
-
-#[expect(clippy::too_many_arguments, reason = "one re-run of a search, of which everything may differ")]
-fn flip(
-    input: &Input,
-    factor: f64,
-    scaled: &Scaled<'_>,
-    cluster: Cluster,
-    needs: &Needs,
-    caps: &Caps,
-    plans: &[Plan],
-    winner: &Candidate,
-    search: &Search,
-    go_on: &GoOn<'_>,
-) -> Result<Option<Flip>, TuneError> {
-    let (profile, workload) = scaled(factor);
-    let Ok(changed) = Model::new(&profile, cluster, &workload, needs) else { return Ok(None) };
-    let Some(kept) = best_count(&changed, caps, winner.plan, None, None, search) else { return Ok(None) };
-    let candidates = contenders(&changed, caps, plans, &kept, search, go_on)?;
-    let Some(best) = candidates.first() else { return Ok(None) };
-    let gain = gain(&best.forecast, &kept.forecast, search);
-    if same_primitives(&best.plan, &winner.plan) || gain <= search.tolerance {
-        return Ok(None);
-    }
-    let changes: Vec<String> = Phase::ALL
-        .into_iter()
-        .filter_map(|phase| {
-            let (now, then) = (winner.plan.step(phase)?, best.plan.step(phase)?);
-            (now.via != then.via).then(|| format!("{phase} {}", then.via))
-        })
-        .collect();
-    let changes = if changes.is_empty() {
-        format!("{} location cache", if best.plan.location_cache { "a" } else { "no" })
-    } else {
-        changes.join(", ")
-    };
-    let from = threshold(factor, scaled, &changed, caps, (&best.plan, &winner.plan), search, go_on)?;
-    let text = format!(
-        "with {} coroutines would flip to {changes} if {}; at ×{factor} that would be {:.1} % better",
-        winner.plan.coroutines,
-        input.condition(from),
-        100.0 * gain
-    );
-    Ok(Some(Flip { input: input.clone(), factor, from, then: input.at(from), plan: best.plan, gain, text }))
-}
-
-/// The plans among which the best one is, with the coroutines of `kept`, best first; none if no plan is better than `kept` by more
-/// than the tolerance. With as many coroutines less throughput is more latency, whatever the objective, and the best plan is
-/// within the tolerance of the most of either.
-fn contenders(
-    model: &Model<'_>,
-    caps: &Caps,
-    plans: &[Plan],
-    kept: &Candidate,
-    search: &Search,
-    go_on: &GoOn<'_>,
-) -> Result<Vec<Candidate>, TuneError> {
-    let above = |plan: &Plan, floor: f64| {
-        let plan = Plan { coroutines: kept.plan.coroutines, ..*plan };
-        let forecast = model.forecast_above(&plan.check(caps, model.needs()).ok()?, floor)?;
-        Some(Candidate { plan, preset: None, forecast })
-    };
-    let enough = kept.forecast.committed_per_s * (1.0 + search.tolerance);
-    let near = |most: f64| most * (1.0 - search.tolerance);
-    let mut most = 0.0_f64;
-    for plan in plans {
-        if !go_on() {
-            return Err(TuneError::Stopped);
-        }
-        if let Some(candidate) = above(plan, near(most).max(enough)) {
-            most = most.max(candidate.forecast.committed_per_s);
-        }
-    }
-    if most <= enough {
-        return Ok(Vec::new());
-    }
-    let mut candidates = Vec::new();
-    for plan in plans {
-        if !go_on() {
-            return Err(TuneError::Stopped);
-        }
-        candidates.extend(above(plan, near(most)));
-    }
-    rank(&mut candidates, model.needs(), search);
-    Ok(candidates)
-}
-
-/// By which share the first is better.
-fn gain(a: &Forecast, b: &Forecast, search: &Search) -> f64 {
-    match search.objective {
-        Objective::Latency => 1.0 - a.latency_mean_ns / b.latency_mean_ns,
-        _ => a.committed_per_s / b.committed_per_s - 1.0,
-    }
-}
-
-/// Halvings of the way from one to a factor, on a logarithmic scale: the answer is good to a few per mille.
-const HALVINGS: usize = 8;
-
-/// The factor from which on the first of two plans is better by more than the tolerance; at `factor` it is.
-fn threshold(
-    factor: f64,
-    scaled: &Scaled<'_>,
-    model: &Model<'_>,
-    caps: &Caps,
-    (then, now): (&Plan, &Plan),
-    search: &Search,
-    go_on: &GoOn<'_>,
-) -> Result<f64, TuneError> {
-    let better = |factor: f64| {
-        let (profile, workload) = scaled(factor);
-        let changed = Model::new(&profile, *model.cluster(), &workload, model.needs()).ok()?;
-        let of = |plan: &Plan| plan.check(caps, model.needs()).ok().map(|plan| changed.forecast(&plan));
-        Some(gain(&of(then)?, &of(now)?, search) > search.tolerance)
-    };
-    let (mut not_yet, mut enough) = (1.0, factor);
-    for _ in 0..HALVINGS {
-        if !go_on() {
-            return Err(TuneError::Stopped);
-        }
-        let between = f64::sqrt(not_yet * enough);
-        match better(between) {
-            Some(true) => enough = between,
-            Some(false) => not_yet = between,
-            None => break,
-        }
-    }
-    Ok(enough)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use super::*;
 use crate::model::fixtures::{calm, caps, class, cluster, contended, profile};
+use crate::model::flips::{contenders, gain};
+use crate::model::knobs::KNOBS;
 use crate::plan::Via;
 use primitives::fabric::AtomicScope;
 
