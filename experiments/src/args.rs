@@ -315,8 +315,8 @@ pub struct StudyArgs {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub shape: ShapeArgs,
-    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually 200ms, on sim 200us. If not given, points in which
-    /// too little ended take longer.
+    /// Measured time per point, with unit (100ms, 2s); virtual on sim. Usually as long as it takes to know a rate within 2 %, warm-up included:
+    /// 200ms to 800ms, on sim 200us to 80ms.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::span)]
     pub duration: Option<Span>,
     /// Seed of every random draw.

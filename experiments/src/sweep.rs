@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 
-use primitives::measure::{PointResult, ResultDir, ResultError, count};
+use primitives::measure::{PointResult, ResultDir, ResultError, TableName, count};
 
 use crate::error::{CliError, Exit};
 use crate::interrupt::Interrupt;
@@ -249,7 +249,10 @@ impl Sweep {
     fn was_interrupted(&self, dir: &ResultDir, expected: u64) -> CliError {
         let kept = expected - self.missing(dir).len() as u64;
         let (all, out) = (count(expected, "point"), dir.path().display());
-        CliError::new(Exit::Interrupted, format!("interrupted: {kept} of {all} kept in {out}"))
+        // Of a part of a directory's points others may be there, from before.
+        let others = dir.rows(TableName::Points).map_or(0, |rows| rows.len() as u64).saturating_sub(kept);
+        let others = if others > 0 { format!(", beside {others} from before") } else { String::new() };
+        CliError::new(Exit::Interrupted, format!("interrupted: {kept} of {all} kept in {out}{others}"))
             .hint(format!("go on with: {}", self.repeat))
     }
 }

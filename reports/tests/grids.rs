@@ -245,6 +245,15 @@ fn figures_that_are_asked_for_draw_seeds_as_repeats_unless_they_name_them() {
     assert!(part.contains("each point is the median of 2 seeds") && !part.contains("seed 1\n"), "{part}");
     // The median of 1.2 and 1.4 M/s.
     assert!(part.contains("per second goes from 1.3 M (drtm-r at coroutines 1)"), "{part}");
+    // Twelve curves do not go into one panel: each skew, which the figure does not name, has its own.
+    let part = asked(json!({"x": "coroutines", "y": "committed_per_s", "by": "plan", "title": "Rate"}));
+    assert!(!part.contains("curves are drawn"), "{part}");
+    for skew in ["0.5", "0.9", "0.99"] {
+        assert!(part.contains(&format!("\nRate, zipf theta {skew}\n")), "{skew}: {part}");
+    }
+    for plan in ["drtm-r", "drtm-h", "two-sided", "farm"] {
+        assert_eq!(part.matches(&format!("\n{plan}\n")).count(), 3, "{plan}");
+    }
     let part = asked(
         json!({"x": "coroutines", "y": "committed_per_s", "by": "seed", "at": {"set.zipf_theta": 0.5, "plan": "farm"}}),
     );

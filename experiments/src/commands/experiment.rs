@@ -447,6 +447,8 @@ fn shown(experiment: &Experiment, rows: &[Row]) -> String {
         .collect();
     let head: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let cell = |row: &Row, column: &str| match row.get(column) {
+        // Nothing speaks against a point that says nothing of it.
+        Some("") | None if column == "converged" => String::new(),
         Some("") | None => "not available".to_owned(),
         Some(text) => rounded(column, text),
     };

@@ -12,7 +12,7 @@ use crate::spec::{FabricChoice, Span};
 use crate::sweep::usual_jobs;
 use crate::window::long_enough;
 use phases::study::{Spec, StudyError, Subject};
-use primitives::measure::{Kind, PointResult, Row, TOO_SHORT, TableName, count, known_columns};
+use primitives::measure::{Kind, PointResult, Precision, Row, TableName, count, known_columns};
 use primitives::mesh::{LaunchError, Shape, WorkerConfig};
 use primitives::units::Nanos;
 use serde_json::{Value, json};
@@ -43,6 +43,15 @@ pub struct Study {
     pub jobs: Option<usize>,
     /// Where results go.
     pub out: Place,
+}
+
+impl Study {
+    /// How well rates are to be known where nobody said for how long to measure: within 2 %, or as well as many times the usual time tells.
+    fn precision(&self, least: Nanos) -> Option<Precision> {
+        let times = if self.fabric.virtual_time() { 400 } else { 4 };
+        let most = Nanos(least.0.saturating_mul(times));
+        self.lengthen.then_some(Precision { relative: 0.02, least, most })
+    }
 }
 
 /// Values of a study's axes beside variants and coroutines, each of which is tried with each; the first ones are the usual.
@@ -154,7 +163,8 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     };
     let (dir, summary) = study(&wanted, context)?;
     let all = || summary["points"].as_array().into_iter().flatten();
-    let short = all().any(|p| p["converged"] == TOO_SHORT);
+    let doubted = |p: &Value| p["converged"].as_str().is_some_and(|said| said != "yes");
+    let short = all().any(doubted);
     let shown: Vec<&str> =
         AXES.into_iter().filter(|axis| all().any(|p| p[*axis] != all().next().unwrap_or(p)[*axis])).collect();
     let rows = all().map(|p| {
@@ -169,6 +179,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
         cells.extend(shown.iter().map(|axis| text(axis)));
         cells.extend([
             number("rate_per_s").map_or("not available".into(), human_rate),
+            number("rate_ci_relative").map_or(String::new(), |known| format!("± {:.1} %", 100.0 * known)),
             span("latency_p50_ns"),
             number("round_trips_per_op").map_or(String::new(), |n| format!("{n:.2}")),
             number("doorbells_per_op").map_or(String::new(), |n| format!("{n:.2}")),
@@ -178,7 +189,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> Result<(), CliError> {
     });
     let mut head = vec!["variant", "coroutines"];
     head.extend(&shown);
-    head.extend(["rate", "p50", "round trips", "doorbells"]);
+    head.extend(["rate", "known within", "p50", "round trips", "doorbells"]);
     head.extend(short.then_some("converged"));
     let mut people = table(&head, rows);
     let mut payloads = args.payload.clone();
@@ -294,7 +305,7 @@ pub fn study(wanted: &Study, context: &Context) -> Result<(PathBuf, Value), CliE
             let watch = Watch::begin(wanted.fabric.virtual_time(), true);
             let stop = context.interrupt.flag();
             let measured = |duration| {
-                let point = Spec { duration, ..*point };
+                let point = Spec { duration, precision: wanted.precision(duration), ..*point };
                 phases::study::run(&fabric.spec, wanted.shape, &config, &point, stop)
                     .map_err(|error| refused(&error))
             };
@@ -322,8 +333,12 @@ pub fn study(wanted: &Study, context: &Context) -> Result<(PathBuf, Value), CliE
                 .with("verbs_per_op", per_op.map(|[verbs, ..]| verbs))
                 .with("round_trips_per_op", per_op.map(|[_, round_trips, _]| round_trips))
                 .with("doorbells_per_op", per_op.map(|[.., doorbells]| doorbells))
-                .with("measured_ns", counts.elapsed)
-                .with_too_short(counts.too_short);
+                .with("measured_ns", counts.elapsed);
+            let row = match &counts.steadiness {
+                Some(steadiness) => row.with_steadiness(steadiness),
+                None => row,
+            };
+            let row = row.with_too_short(counts.too_short);
             let values = on_axes(point);
             let row = AXES
                 .iter()

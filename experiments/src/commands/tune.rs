@@ -26,12 +26,15 @@ use crate::spec::{PlanChoice, ProfileChoice, RunSpec, Span, command, limits};
 use crate::transact::{self, NamedPlan};
 use budget::Budget;
 use counts::Counted;
+use engine::protocol::{AnyProtocol, Protocol};
+use engine::verify::Level;
 use phases::model::{Candidate, Choice, Objective, Turned, told};
 use primitives::bench;
 use primitives::measure::{ProfileRef, count};
 use primitives::profile::Profile;
 use primitives::units::Nanos;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Candidates of the search that are kept in the results beside the presets, and that `--verify` runs.
@@ -461,6 +464,28 @@ fn to_run(tuned: &Tuned, spec: &RunSpec, kept: &Kept) -> String {
     command(&RunSpec { protocol, plan, cache_bytes, duration, coroutines: None, ..spec.clone() })
 }
 
+/// What protocols promise, in a line: `occ and calvin are strictly serializable; mvcc is serializable`.
+fn promises<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let mut levels: BTreeMap<Level, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        let promised = AnyProtocol::parse(name).map_or(Level::Serializable, |protocol| protocol.level());
+        levels.entry(promised).or_default().push(name);
+    }
+    let told = levels.into_iter().rev().map(|(level, names)| {
+        let level = level.name().replace("strict-", "strictly ");
+        format!("{} {} {level}", joined(&names), if names.len() == 1 { "is" } else { "are" })
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// `a, b and c`.
+fn joined(names: &[&str]) -> String {
+    match names {
+        [some @ .., last] if !some.is_empty() => format!("{} and {last}", some.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> String {
     let best = tuned.tuning.best();
     let mut text = String::new();
@@ -495,9 +520,7 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
             ]
         });
         text.push_str(&table(&["protocol", "predicted", "mean latency", "limited by", "best plan"], rows));
-        text.push_str(
-            "occ, fasst, nowait, waitdie, bounded-wait and calvin are strictly serializable; mvcc and sundial serializable\n\n",
-        );
+        text.push_str(&format!("{}\n\n", promises(tuned.protocols.iter().map(|(name, _)| name.as_str()))));
     }
     text.push_str(&presets(tuned, kept));
     text.push('\n');

@@ -7,8 +7,8 @@ use crate::rule::{CheckRule, LockRule, OnConflict, Owner, Packing, Stamp};
 use crate::store::{Cluster, Layout, LocationCache, StoreConfig, StoreError, TableId, TableSpec};
 use crate::txn::{Costs, Intent, Txn};
 use primitives::exec::{Core, CoreLoop, sleep_until, think, yield_now};
-use primitives::fabric::{AnyNic, Caps, SetupError};
-use primitives::measure::TooShort;
+use primitives::fabric::{AnyNic, Caps, Nic, SetupError};
+use primitives::measure::{Meter, TooShort};
 use primitives::mesh::{FabricSpec, Program, Shape, Site, WorkerConfig, launch};
 use primitives::rpc::{Rpc, RpcPoller};
 use primitives::units::Nanos;
@@ -46,11 +46,16 @@ pub fn run(
     let plan = plan(spec, &caps)?;
     let config = workers(spec, config);
     let (outputs, _) = launch(fabric, shape, &config, &Study { spec, plan, stop })?;
-    let mut all = Counts::default();
+    let (mut all, mut meter) = (Counts::default(), None);
     for output in outputs {
-        all.merge(&output?);
+        let (counts, of_all) = output?;
+        all.merge(&counts);
+        meter = Some(of_all);
     }
     all.too_short = TooShort::of(all.ops, spec.in_flight(shape));
+    let found = meter.map(|meter: Arc<Meter>| meter.steadiness(Nanos::MAX));
+    all.elapsed = found.map_or(Nanos(0), |found| found.measured);
+    all.steadiness = found.map(|found| found.unless(all.too_short));
     Ok(all)
 }
 
@@ -188,12 +193,13 @@ struct Shared {
     cluster: Cluster,
     /// Words of the location cache. Nothing moves in a study, so that one does for all.
     cache: Arc<[AtomicU64]>,
+    meter: Arc<Meter>,
 }
 
 impl Program for Study<'_> {
     type Shared = Shared;
     type Local = Rc<RefCell<Kept>>;
-    type Output = Result<Counts, Fault>;
+    type Output = Result<(Counts, Arc<Meter>), Fault>;
 
     fn setup(&self, shape: Shape, nodes: &[AnyNic]) -> Result<Shared, SetupError> {
         let invalid = |e: StoreError| SetupError::Invalid(e.to_string());
@@ -216,16 +222,27 @@ impl Program for Study<'_> {
                 }
             }
         }
-        Ok(Shared { cluster, cache })
+        let virtual_time = nodes.first().is_some_and(|nic| nic.caps().virtual_time);
+        // Simulated workers share a thread, and a row.
+        let rows = if virtual_time { 1 } else { usize::from(shape.nodes) * usize::from(shape.workers) };
+        let meter = match self.spec.precision {
+            None => Meter::fixed(rows, self.spec.warm_up, self.spec.duration),
+            Some(precision) => {
+                Meter::precise(rows, precision).ending(TooShort::least(self.spec.in_flight(shape)))
+            }
+        };
+        Ok(Shared { cluster, cache, meter: Arc::new(meter) })
     }
 
     fn build<'a>(
         &'a self,
-        Shared { cluster, cache }: &'a Shared,
+        Shared { cluster, cache, meter }: &'a Shared,
         site: &Site,
     ) -> Result<(impl CoreLoop + 'a, Self::Local), SetupError> {
         let cache = LocationCache::over(cache.clone());
+        meter.ready(site.start);
         let phases = Rc::new(Phases::new(site, cluster, self.plan, cache));
+        phases.meter_logs(meter.clone());
         let handlers = Handlers::new(site, cluster).map_err(|e| SetupError::Invalid(e.to_string()))?;
         let rpc: Rc<Rpc<AnyNic>> = site.net.rpc.clone();
         let mut core = Core::new(site.net.sched.clone(), RpcPoller::new(rpc, handlers));
@@ -235,6 +252,8 @@ impl Program for Study<'_> {
             let driver = Driver {
                 spec: self.spec,
                 stop: self.stop,
+                meter: meter.clone(),
+                worker: usize::from(site.node.0) * usize::from(site.shape.workers) + usize::from(site.worker),
                 phases: phases.clone(),
                 port: site.net.port.clone(),
                 shape: site.shape,
@@ -244,10 +263,9 @@ impl Program for Study<'_> {
                 started: 0,
             };
             let kept = kept.clone();
-            let start = site.start;
             let phases = phases.clone();
             core.spawn(async move {
-                let ended = driver.drive(start, &kept).await;
+                let ended = driver.drive(&kept).await;
                 if let Err(Stop::Fault(fault)) = ended {
                     kept.borrow_mut().failed = Some(fault);
                 }
@@ -273,15 +291,18 @@ impl Program for Study<'_> {
         self.cancelled()
     }
 
-    fn finish(&self, _: &Shared, _: Site, kept: Self::Local) -> Result<Counts, Fault> {
+    fn finish(&self, shared: &Shared, _: Site, kept: Self::Local) -> Self::Output {
         let Kept { counts, failed, .. } = kept.take();
-        failed.map_or(Ok(counts), Err)
+        failed.map_or(Ok((counts, shared.meter.clone())), Err)
     }
 }
 
 struct Driver<'s> {
     spec: &'s Spec,
     stop: &'s AtomicBool,
+    meter: Arc<Meter>,
+    /// The number of its thread.
+    worker: usize,
     phases: Rc<Phases>,
     port: Rc<EnginePort>,
     shape: Shape,
@@ -292,9 +313,7 @@ struct Driver<'s> {
 }
 
 impl Driver<'_> {
-    async fn drive(mut self, start: Nanos, kept: &RefCell<Kept>) -> Result<(), Stop> {
-        let from = start + self.spec.warm_up;
-        let until = from + self.spec.duration;
+    async fn drive(mut self, kept: &RefCell<Kept>) -> Result<(), Stop> {
         let mut txn = Txn::new();
         if self.spec.subject == Subject::Logging {
             self.begin(&mut txn)?;
@@ -306,26 +325,26 @@ impl Driver<'_> {
             let now = self.port.now();
             match outcome {
                 Ok((began, cost)) => {
-                    if began >= from && now <= until {
+                    self.meter.count(self.worker, 1, now);
+                    if self.meter.holds(began) && self.meter.holds(now) {
                         let kept = &mut kept.borrow_mut().counts;
                         kept.ops += 1;
                         kept.latency.record(now.since(began));
                         for &phase in self.spec.subject.phases() {
                             kept.cost.add(cost[phase]);
                         }
-                        kept.elapsed = self.spec.duration;
                     }
                     self.after(&mut txn).await?;
                 }
                 Err(Stop::Abort(_)) => {
                     self.phases.unlock(&mut txn).await?;
-                    kept.borrow_mut().counts.aborted += u64::from(now >= from && now <= until);
+                    kept.borrow_mut().counts.aborted += u64::from(self.meter.holds(now));
                     let pause = Nanos(1_000 + self.draws.below(4_000));
                     sleep_until(&self.port, now + pause).await;
                 }
                 Err(fault) => return Err(fault),
             }
-            if now >= until || self.stop.load(Ordering::Relaxed) {
+            if self.meter.over(now) || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             think(&self.port, self.spec.think);

@@ -17,7 +17,7 @@ mod driver;
 pub use driver::{check, memory_estimate, plan, run};
 
 use crate::plan::{Phase, Plan, Step, Via};
-use primitives::measure::{Histogram, TooShort};
+use primitives::measure::{Histogram, Precision, Steadiness, TooShort};
 use primitives::mesh::Shape;
 use primitives::units::Nanos;
 use primitives::verbs::port::Cost;
@@ -158,6 +158,8 @@ pub struct Spec {
     pub warm_up: Nanos,
     /// Time counted.
     pub duration: Nanos,
+    /// Count in place of that, after whatever warm-up it takes, until the rate is known so well.
+    pub precision: Option<Precision>,
     /// Seed of the keys.
     pub seed: u64,
 }
@@ -182,6 +184,7 @@ impl Spec {
             think: Nanos(0),
             warm_up: Nanos::from_millis(2),
             duration: Nanos::from_millis(20),
+            precision: None,
             seed: 1,
         }
     }
@@ -202,6 +205,8 @@ pub struct Counts {
     pub latency: Histogram,
     /// Why the rate is not to be trusted, if the counted time was too short.
     pub too_short: Option<TooShort>,
+    /// The warm-up, and how well the rate is known.
+    pub steadiness: Option<Steadiness>,
 }
 
 /// Sums of [`Cost`]s.
@@ -240,7 +245,6 @@ impl Counts {
     fn merge(&mut self, other: &Counts) {
         self.ops += other.ops;
         self.aborted += other.aborted;
-        self.elapsed = self.elapsed.max(other.elapsed);
         self.cost.verbs += other.cost.verbs;
         self.cost.round_trips += other.cost.round_trips;
         self.cost.doorbells += other.cost.doorbells;

@@ -158,6 +158,10 @@ const STUDY: Columns = &[
     ("busy", Words),
     ("measured_ns", Amount),
     ("converged", Words),
+    ("warm_up_ns", Amount),
+    ("batches", Count),
+    ("batch_rates_per_s", Words),
+    ("rate_ci_relative", Amount),
 ];
 
 const RUN: Columns = &[

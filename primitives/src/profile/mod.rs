@@ -140,7 +140,15 @@ impl ProfileError {
             }
             ProfileError::Impossible { origin, field, value, unit, why, place: Some(place) } => {
                 let what = format!("{field} = {} {}: {why}", plain(*value), unit.name());
-                Some((origin, Mistake::at(*place, what).hint(usual(field))))
+                // Of its own bounds no other profile tells anything.
+                let hint = match why.contains("free bounds") {
+                    true => {
+                        "change the number, or the bounds that `free` gives it; without `free` it has none"
+                            .to_owned()
+                    }
+                    false => usual(field),
+                };
+                Some((origin, Mistake::at(*place, what).hint(hint)))
             }
             _ => None,
         }

@@ -402,6 +402,11 @@ fn a_number_that_no_hardware_has_is_told_beside_what_a_shipped_profile_says() {
     let (_, mistake) = error.mistake().expect("a place");
     assert_eq!(mistake.told("here"), "here:5:8: nic.mtu = 1 B: must be a whole number between 256 and 65536");
     assert_eq!(mistake.hint.as_deref(), Some("the shipped profile cx4-edr has 4096 B"));
+    let bounds = "{value: 1, unit: ns, source: assumed, ref: x, free: [2, 3]}";
+    let text = format!("extends: cx3\nname: m\ndescription: d\nnic:\n  pcie_read: {bounds}\n");
+    let error = Profile::parse(&text, "here").unwrap_err();
+    let (_, mistake) = error.mistake().expect("a place");
+    assert!(mistake.hint.as_deref().is_some_and(|hint| hint.contains("without `free`")), "{mistake:?}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::load::record::Provenance;
 /// Curves drawn in one panel; more than this cannot be told apart.
 pub(super) const CURVES: usize = 8;
 /// Places drawn, each with a panel for rates and one for latencies.
-const PLACES: usize = 8;
+pub(super) const PLACES: usize = 8;
 const ROWS: usize = 40;
 pub(super) const SEED: &str = "axis_seed";
 const MEASURES: [&str; 7] = [

@@ -9,7 +9,7 @@
 
 use polars::prelude::*;
 
-use super::experiments::{CURVES, SEED, median, numeric_kind, repeats};
+use super::experiments::{CURVES, PLACES, SEED, median, numeric_kind, repeats};
 use super::published::{Said, kept, said};
 use super::{axis_title, missing, spelled};
 use crate::chart::bars::{self, Bars};
@@ -23,9 +23,13 @@ use crate::ink::{self, Ink, Look};
 use crate::load::record::{Record, Wanted};
 
 /// One point of a grid, as a wanted figure sees it.
+#[derive(Clone)]
 struct Point {
     x: String,
+    /// Its curve, joined of `parts`.
     name: String,
+    /// Its place on the axis asked for, then on the others that tell curves apart.
+    parts: Vec<String>,
     y: f64,
     /// Of any of its rows.
     doubts: Doubts,
@@ -66,22 +70,44 @@ pub fn draw(
         clauses.extend(best(&points, figure));
         clauses.extend(widely(points.iter().map(|point| point.wide)));
         drawn.push(figure.y.clone());
-        let looks = looks(rows, &points)?;
-        let mut body = body(&points, figure, &said, &looks, &mut clauses);
-        match &mut body {
-            // A figure of one place on an axis asks for no other.
-            _ if figure.at.contains_key(&figure.x) => {}
-            Body::Lines(lines) => lines.asked = missing::numbers(record, rows, &figure.x),
-            Body::Bars(bars) => widen(bars, &missing::values(record, rows, &figure.x)),
-            Body::Rows(_) | Body::Scatter(_) => {}
+        let groups = apart(points, by.is_some());
+        if groups.len() > PLACES {
+            clauses.push(format!("{PLACES} of {} panels are drawn, the others are in the CSV", groups.len()));
         }
-        panels.push(Panel { title, chip: Some(record.provenance), body });
+        for (place, points) in groups.iter().take(PLACES) {
+            let looks = looks(rows, points)?;
+            let mut body = body(points, figure, &said, &looks, &mut clauses);
+            match &mut body {
+                // A figure of one place on an axis asks for no other.
+                _ if figure.at.contains_key(&figure.x) => {}
+                Body::Lines(lines) => lines.asked = missing::numbers(record, rows, &figure.x),
+                Body::Bars(bars) => widen(bars, &missing::values(record, rows, &figure.x)),
+                Body::Rows(_) | Body::Scatter(_) => {}
+            }
+            let title = if place.is_empty() { title.clone() } else { format!("{title}, {place}") };
+            panels.push(Panel { title, chip: Some(record.provenance), body });
+        }
     }
     clauses.extend(repeats(seeds));
     if !panels.is_empty() {
         clauses.extend(missing::clause(record, rows));
     }
     Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
+}
+
+/// The points of each panel, with what tells it from others: more curves than one holds, of which the figure names an axis, have a panel for
+/// each place on the other axes.
+fn apart(points: Vec<Point>, named: bool) -> Vec<(String, Vec<Point>)> {
+    let curves = distinct(points.iter().map(|point| point.name.clone()));
+    if !named || curves.len() <= CURVES || points.iter().all(|point| point.parts.len() < 2) {
+        return vec![(String::new(), points)];
+    }
+    let place = |point: &Point| point.parts[1..].join(", ");
+    let of = |at: &String| {
+        let here = points.iter().filter(|point| place(point) == *at);
+        here.map(|point| Point { name: point.parts[0].clone(), ..point.clone() }).collect()
+    };
+    distinct(points.iter().map(place)).into_iter().map(|at| (at.clone(), of(&at))).collect()
 }
 
 /// The points of the rows that are kept.
@@ -107,30 +133,30 @@ fn points(
             names.push((axis, values));
         }
     }
-    let label = |row: usize| {
+    let parts = |row: usize| {
         let part = |(axis, values): &(&str, Vec<String>)| {
             super::place(axis.trim_start_matches("axis_"), &values[row])
         };
-        names.iter().map(part).collect::<Vec<_>>().join(", ")
+        names.iter().map(part).collect::<Vec<String>>()
     };
-    // By curve and place: the values, and the rows that they are from.
-    let mut found: Vec<(String, String, Vec<f64>, Vec<usize>)> = Vec::new();
+    // By place and curve: the values, and the rows that they are from.
+    let mut found: Vec<(String, Vec<String>, Vec<f64>, Vec<usize>)> = Vec::new();
     for row in (0..rows.height()).filter(|row| kept[*row]) {
         let Some(y) = ys[row].filter(|y| y.is_finite()) else { continue };
-        let (x, name) = (xs[row].clone(), label(row));
-        match found.iter_mut().find(|of| of.0 == x && of.1 == name) {
+        let (x, parts) = (xs[row].clone(), parts(row));
+        match found.iter_mut().find(|of| of.0 == x && of.1 == parts) {
             Some(of) => {
                 of.2.push(y);
                 of.3.push(row);
             }
-            None => found.push((x, name, vec![y], vec![row])),
+            None => found.push((x, parts, vec![y], vec![row])),
         }
     }
     let (doubts, wide) = (doubts(rows), wide(rows, y));
-    let point = |(x, name, values, rows): (String, String, Vec<f64>, Vec<usize>)| {
+    let point = |(x, parts, values, rows): (String, Vec<String>, Vec<f64>, Vec<usize>)| {
         let doubts = rows.iter().fold(Doubts::default(), |all, row| all.or(doubts[*row]));
         let wide = rows.iter().filter_map(|row| wide[*row]).max_by(f64::total_cmp);
-        Some(Point { x, name, y: median(values)?, doubts, wide, rows })
+        Some(Point { x, name: parts.join(", "), parts, y: median(values)?, doubts, wide, rows })
     };
     Ok(found.into_iter().filter_map(point).collect())
 }
