@@ -532,3 +532,15 @@ fn a_plan_written_by_hand_needs_a_name_and_a_plan() {
     std::fs::write(folder.path().join("p.plan.yaml"), format!("name: mine\nplan: {steps}\n")).unwrap();
     must(folder.path(), &[&["run", "--plan", "p.plan.yaml"], &FEW[..]].concat(), 0, &["with plan mine"]);
 }
+
+/// Of plans that a protocol makes one of that is said, before they run twice.
+#[test]
+fn plans_that_are_one_under_a_protocol_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let grid = "question: x\nfabric: sim:cx4-edr\nset: {accounts_per_thread: 100}\nduration: 20us\ngrid:\n  protocol: [occ, nowait]\n  \
+                plan: [one-sided, drtm-h, two-sided]\n";
+    std::fs::write(at.join("g.yaml"), grid).unwrap();
+    let told = must(at, &["experiment", "g.yaml"], 0, &["Under nowait the plans"]);
+    assert!(!told.contains("Under occ"), "{told}");
+}

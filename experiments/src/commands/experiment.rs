@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use engine::protocol::Protocol;
+use phases::plan::Preset;
 use primitives::measure::{
     PointResult, ProfileRef, ResultDir, Row, RunRecord, Shard, TableName, count, known_columns,
 };
@@ -22,7 +24,7 @@ use crate::fabrics::{Fabric, profile, require, warnings};
 use crate::output::{emit, human_rate, table};
 use crate::primitive;
 use crate::regret::{self, Summary};
-use crate::spec::{Experiment, FabricChoice, Point, RunSpec, Span, SpecKind};
+use crate::spec::{Experiment, FabricChoice, PlanChoice, Point, RunSpec, Span, SpecKind};
 use crate::transact::{self, Keep};
 
 /// An experiment, checked, and where its results go.
@@ -36,13 +38,15 @@ pub struct Planned {
     pub out: Place,
     /// What its fabrics say of themselves: port, GID, MTU, what is inlined.
     pub notes: Vec<String>,
+    /// Which of its plans are one under some protocol, which runs no phase that they carry differently.
+    pub alike: Vec<String>,
 }
 
 impl Planned {
     /// The record of its results.
     fn record(&self, args: &ExperimentArgs, context: &Context) -> Result<RunRecord, CliError> {
         let mut record = record(&self.experiment, args.shard, context)?;
-        record.notes.extend(self.notes.iter().cloned());
+        record.notes.extend(self.notes.iter().chain(&self.alike).cloned());
         if args.cluster.is_some() {
             // Those of one process are no part of it.
             record.spec["processes"] = json!(true);
@@ -81,7 +85,7 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
             ))
             .hint("give each its own --out"));
         }
-        planned.push(Planned { file: file.clone(), experiment, out, notes: Vec::new() });
+        planned.push(Planned { file: file.clone(), experiment, out, notes: Vec::new(), alike: Vec::new() });
     }
     for planned in &mut planned {
         // A device is opened once, however many points there are.
@@ -104,11 +108,34 @@ pub fn plan(args: &ExperimentArgs, cluster: Option<&Cluster>) -> Result<Vec<Plan
                 also => first.also(format!("{also} more of {points} cannot run either")),
             });
         }
+        planned.alike = alike(&planned.experiment.points)?;
         planned.notes.extend(opened.into_values().flat_map(|fabric| fabric.notes));
         jobs(&planned.experiment, args)
             .map_err(|e| e.context(format!("{} does not fit into this machine", planned.file.display())))?;
     }
     Ok(planned)
+}
+
+/// Presets among the points' plans that are the same plan under their protocol: a sentence for each protocol and plan.
+fn alike(points: &[Point]) -> Result<Vec<String>, CliError> {
+    let mut names: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+    for spec in points.iter().map(|point| &point.spec).filter(|spec| spec.primitive.is_none()) {
+        if let PlanChoice::Preset(name) = &spec.plan
+            && let Some(preset) = Preset::named(name)
+        {
+            let plan = preset.plan().restricted_to(transact::protocol(spec)?.needs());
+            names.entry((&spec.protocol, plan.to_string())).or_default().insert(name);
+        }
+    }
+    let several = names.into_iter().filter(|(_, names)| names.len() > 1);
+    let told = several.map(|((protocol, _), names)| {
+        let names: Vec<&str> = names.into_iter().collect();
+        format!(
+            "Under {protocol} the plans {} are one: it runs no phase that they carry differently.",
+            names.join(" and ")
+        )
+    });
+    Ok(told.collect())
 }
 
 /// Whether a point can be run; its fabric is opened unless it has been.
@@ -309,6 +336,7 @@ where
         }
         let record = each.record(args, context)?;
         record.profile.iter().chain(&record.profiles).for_each(|profile| warn_of(profile, context));
+        each.alike.iter().for_each(|told| context.talk.say(told));
         let mut dir = out.open(record, &experiment.axes(), context.talk)?;
         let out = &dir.path().to_owned();
         let points = &experiment.points;

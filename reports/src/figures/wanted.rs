@@ -95,6 +95,9 @@ pub fn draw(
     Ok((Figure { columns: panels.len().clamp(1, 2), panels }, clauses, drawn))
 }
 
+/// Place and curve, the values there and the rows that they are from.
+type Found = (String, Vec<String>, Vec<f64>, Vec<usize>);
+
 /// The points of each panel, with what tells it from others: more curves than one holds, of which the figure names an axis, have a panel for
 /// each place on the other axes.
 fn apart(points: Vec<Point>, named: bool) -> Vec<(String, Vec<Point>)> {
@@ -139,8 +142,7 @@ fn points(
         };
         names.iter().map(part).collect::<Vec<String>>()
     };
-    // By place and curve: the values, and the rows that they are from.
-    let mut found: Vec<(String, Vec<String>, Vec<f64>, Vec<usize>)> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     for row in (0..rows.height()).filter(|row| kept[*row]) {
         let Some(y) = ys[row].filter(|y| y.is_finite()) else { continue };
         let (x, parts) = (xs[row].clone(), parts(row));
@@ -153,7 +155,7 @@ fn points(
         }
     }
     let (doubts, wide) = (doubts(rows), wide(rows, y));
-    let point = |(x, parts, values, rows): (String, Vec<String>, Vec<f64>, Vec<usize>)| {
+    let point = |(x, parts, values, rows): Found| {
         let doubts = rows.iter().fold(Doubts::default(), |all, row| all.or(doubts[*row]));
         let wide = rows.iter().filter_map(|row| wide[*row]).max_by(f64::total_cmp);
         Some(Point { x, name: parts.join(", "), parts, y: median(values)?, doubts, wide, rows })
