@@ -8,7 +8,7 @@ use experiments::commands::{Context, experiment};
 use experiments::error::CliError;
 use experiments::output::JsonTarget;
 use experiments::spec::{Point, Span};
-use primitives::measure::{PointResult, Printed, RunRecord};
+use primitives::measure::{Kind, PointResult, Printed, RunRecord, TableName, known_columns};
 use serde_json::Value;
 
 const YAML: &str = "\
@@ -205,4 +205,26 @@ fn shards_measure_the_grid_between_them() {
     }
     measured.sort_unstable();
     assert_eq!(measured, [0, 1, 2, 3, 4, 5], "every point once; a shard may have few or none");
+}
+
+/// Whoever opens a table finds each of its columns explained.
+#[test]
+fn every_column_is_on_the_page_about_columns() {
+    let page = include_str!("../COLUMNS.md");
+    let kinds = [
+        Kind::Run,
+        Kind::Study,
+        Kind::Characterize,
+        Kind::Primitive,
+        Kind::Tune,
+        Kind::Regret,
+        Kind::Scoreboard,
+    ];
+    for kind in kinds {
+        for &table in TableName::of(kind) {
+            for (name, _) in known_columns(kind, table) {
+                assert!(page.contains(&format!("`{name}`")), "{name} of {kind:?}, {table:?}");
+            }
+        }
+    }
 }
