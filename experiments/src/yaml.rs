@@ -160,9 +160,13 @@ pub fn to_string<T: Serialize>(value: &T) -> Result<String, CliError> {
 fn advice(message: &str) -> Option<&'static str> {
     match message {
         _ if message.contains("expected sequence start") => Some("write a list: [4]"),
-        _ if message.contains("expected mapping start") => Some(
-            "write keys and values: {key: value}; a number of a profile is {value: 300, unit: ns, source: assumed, ref: why}",
-        ),
+        _ if message.contains("expected mapping start")
+            && ["nic.", "cpu."].iter().any(|part| message.contains(part)) =>
+        {
+            Some("a number of a profile is {value: 300, unit: ns, source: assumed, ref: why}")
+        }
+        _ if message.contains("expected mapping start") => Some("write keys and values: {key: value}"),
+        _ if message.contains("expected string scalar") => Some("write one value, and no list"),
         NO_TEXT => Some("write it as UTF-8"),
         TOO_LONG | TOO_DEEP | TOO_MUCH => {
             Some("name the file that was meant: what people write has a few levels and a few KiB")

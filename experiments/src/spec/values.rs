@@ -87,7 +87,12 @@ pub fn coroutines(text: &str) -> Result<u32, String> {
 /// `--cache-bytes`.
 #[allow(clippy::missing_errors_doc)]
 pub fn cache_bytes(text: &str) -> Result<u32, String> {
-    count(text, limits::CACHE_BYTES)
+    match count(text, limits::CACHE_BYTES)? {
+        few @ 0..8 => Err(format!(
+            "{few} is too few: a location is a word of 8 bytes; plans say whether they have a cache"
+        )),
+        bytes => Ok(bytes),
+    }
 }
 
 /// `--reserve-bytes`.
@@ -330,13 +335,16 @@ pub fn span(text: &str) -> Result<Span, String> {
     };
     let ns = (value * factor).round();
     if ns < 1.0 {
-        return Err("nothing can be measured in no time".to_owned());
+        return Err(NO_TIME.to_owned());
     }
     if ns > limits::DURATION_NS as f64 {
         return Err("a point may last a day at most".to_owned());
     }
     Ok(Span::from_ns(ns as u64))
 }
+
+/// What is said of a time of nothing.
+const NO_TIME: &str = "nothing can be measured in no time";
 
 /// The least mean latency, as a flag's value.
 pub const LEAST: &str = "least";
@@ -347,7 +355,8 @@ pub fn latency(text: &str) -> Result<Objective, String> {
     if text.trim() == LEAST {
         return Ok(Objective::Latency);
     }
-    match span(text) {
+    match span(text).map_err(|why| if why == NO_TIME { "nothing is done in no time".to_owned() } else { why })
+    {
         Ok(within) => Ok(Objective::ThroughputWithin(within.ns() as f64)),
         Err(why) => Err(format!("{why}; `{LEAST}` asks for the least mean latency")),
     }

@@ -12,10 +12,17 @@ use primitives::fabric::Caps;
 use primitives::profile::Profile;
 
 /// Steps to a half and to twice of what an input is, alike on a logarithmic scale: a choice that holds for less than one may be missed.
-const STEPS: i32 = 4;
+const STEPS: u32 = 4;
 
 /// Halvings of a step in search of the place of a change: it is good to 2 %.
 const HALVINGS: usize = 3;
+
+/// Changes within a step that are told.
+const CHANGES: usize = 3;
+
+/// Beside the plans that are near the best at a half or at twice, so many are looked at in between: those that are foretold most as it is, one of
+/// each way to carry the phases.
+const FIRST: usize = 30;
 
 /// The inputs of a model in which one is scaled by a factor.
 type Scaled<'a> = dyn Fn(f64) -> (Profile, Workload) + Sync + 'a;
@@ -81,33 +88,41 @@ pub(super) fn flips(
 }
 
 impl Again<'_> {
-    /// The changes of the choice on the way to a factor, the nearest first.
+    /// The changes of the choice on the way to a factor, the nearest first. All plans are searched at its end; in between those that are near
+    /// the best there, and one of each of the ways to carry the phases that are best as it is.
     fn along(&self, input: &Input, factor: f64, scaled: &Scaled<'_>) -> Result<Vec<Flip>, TuneError> {
+        let (end, near) = self.chosen(scaled, factor, self.plans)?;
+        let mut few: Vec<Plan> = Vec::new();
+        for plan in self.plans {
+            if few.len() < FIRST && !few.iter().any(|other| same_primitives(other, plan)) {
+                few.push(*plan);
+            }
+        }
+        few.extend(near);
         let mut flips: Vec<Flip> = Vec::new();
         let mut before = Chosen { plan: self.winner.plan, gain: 0.0 };
-        let mut last = 1.0;
+        let mut from = 1.0;
         for step in 1..=STEPS {
             let here = factor.powf(f64::from(step) / f64::from(STEPS));
-            let chosen = self.chosen(scaled, here)?;
-            if same_primitives(&chosen.plan, &before.plan) {
-                // What it comes to is told of the farthest place where it is the choice.
-                if let Some(flip) = flips.last_mut().filter(|flip| same_primitives(&flip.plan, &chosen.plan))
-                {
-                    (flip.factor, flip.gain) = (here, chosen.gain);
+            let chosen = if step == STEPS { end.clone() } else { self.chosen(scaled, here, &few)?.0 };
+            // Several changes may lie in a step.
+            for _ in 0..CHANGES {
+                if same_primitives(&chosen.plan, &before.plan) {
+                    break;
                 }
-            } else {
-                let (from, first) = self.first_other(scaled, &before.plan, (last, here), chosen.clone())?;
-                if !same_primitives(&first.plan, &self.winner.plan) {
-                    let (factor, gain) = if same_primitives(&first.plan, &chosen.plan) {
-                        (here, chosen.gain)
-                    } else {
-                        (from, first.gain)
-                    };
-                    let (input, then, text) = (input.clone(), input.at(from), String::new());
-                    flips.push(Flip { input, factor, from, then, plan: first.plan, gain, text });
+                let (place, next) = self.first_other(scaled, &before.plan, (from, here), &chosen, &few)?;
+                if !same_primitives(&next.plan, &self.winner.plan) {
+                    let (input, then, text) = (input.clone(), input.at(place), String::new());
+                    let (factor, plan, gain) = (place, next.plan, next.gain);
+                    flips.push(Flip { input, factor, from: place, then, plan, gain, text });
                 }
+                (from, before) = (place, next);
             }
-            (before, last) = (chosen, here);
+            // What it comes to is told of the farthest place where it is the choice.
+            if let Some(flip) = flips.last_mut().filter(|flip| same_primitives(&flip.plan, &chosen.plan)) {
+                (flip.factor, flip.gain) = (here, chosen.gain);
+            }
+            (before, from) = (chosen, here);
         }
         for flip in &mut flips {
             flip.text = self.told(flip);
@@ -121,11 +136,13 @@ impl Again<'_> {
         scaled: &Scaled<'_>,
         before: &Plan,
         (mut same, mut changed): (f64, f64),
-        mut other: Chosen,
+        other: &Chosen,
+        plans: &[Plan],
     ) -> Result<(f64, Chosen), TuneError> {
+        let mut other = other.clone();
         for _ in 0..HALVINGS {
             let between = f64::sqrt(same * changed);
-            let chosen = self.chosen(scaled, between)?;
+            let (chosen, _) = self.chosen(scaled, between, plans)?;
             if same_primitives(&chosen.plan, before) {
                 same = between;
             } else {
@@ -135,9 +152,14 @@ impl Again<'_> {
         Ok((changed, other))
     }
 
-    /// The choice at a factor; where there is no model of it, the present one.
-    fn chosen(&self, scaled: &Scaled<'_>, factor: f64) -> Result<Chosen, TuneError> {
-        let present = Chosen { plan: self.winner.plan, gain: 0.0 };
+    /// The choice among plans at a factor, and the plans that are near it; where there is no model of it, the present one.
+    fn chosen(
+        &self,
+        scaled: &Scaled<'_>,
+        factor: f64,
+        plans: &[Plan],
+    ) -> Result<(Chosen, Vec<Plan>), TuneError> {
+        let present = (Chosen { plan: self.winner.plan, gain: 0.0 }, Vec::new());
         let (profile, workload) = scaled(factor);
         let Ok(changed) = Model::new(&profile, self.cluster, &workload, self.needs) else {
             return Ok(present);
@@ -145,13 +167,14 @@ impl Again<'_> {
         let Some(kept) = best_count(&changed, self.caps, self.winner.plan, None, None, &self.search) else {
             return Ok(present);
         };
-        let candidates = contenders(&changed, self.caps, self.plans, &kept, &self.search, self.go_on)?;
+        let candidates = contenders(&changed, self.caps, plans, &kept, &self.search, self.go_on)?;
+        let near: Vec<Plan> = candidates.iter().map(|candidate| candidate.plan).collect();
         let Some(best) = candidates.first() else { return Ok(present) };
         let gain = gain(&best.forecast, &kept.forecast, &self.search);
         if same_primitives(&best.plan, &self.winner.plan) || gain <= self.search.tolerance {
-            return Ok(present);
+            return Ok((present.0, near));
         }
-        Ok(Chosen { plan: best.plan, gain })
+        Ok((Chosen { plan: best.plan, gain }, near))
     }
 
     /// In one sentence.
@@ -258,15 +281,28 @@ mod tests {
                     else {
                         continue;
                     };
-                    let there = again.chosen(&scaled, flip.from).unwrap();
+                    let there = again.chosen(&scaled, flip.from, &plans).unwrap().0;
                     assert!(same_primitives(&there.plan, &flip.plan), "{name}: {flip:?}");
                     for part in [0.25, 0.5, 0.75, 0.8] {
-                        let before = again.chosen(&scaled, flip.from.powf(part)).unwrap();
+                        let before = again.chosen(&scaled, flip.from.powf(part), &plans).unwrap().0;
                         // By little more than the tolerance others may be better between two steps.
                         let gain = before.gain;
                         assert!(gain < 0.02, "{name}: {gain} at {part} of the way to {flip:?}");
                     }
                     seen += 1;
+                    // Whoever goes along the flips comes by the choices.
+                    for half in [0.5, 1.0] {
+                        let factor = if down { 0.5f64.powf(half) } else { 2f64.powf(half) };
+                        let here = again.chosen(&scaled, factor, &plans).unwrap().0.plan;
+                        let ways = tuning.flips.iter().filter(|f| f.input == input && (f.from < 1.0) == down);
+                        let passed = ways.filter(|f| f.from.ln().abs() <= factor.ln().abs() + 1e-9);
+                        let told = passed.max_by(|a, b| a.from.ln().abs().total_cmp(&b.from.ln().abs()));
+                        let is_told = told.is_some_and(|f| same_primitives(&f.plan, &here));
+                        assert!(
+                            is_told || same_primitives(&here, &winner.plan),
+                            "{name}: {here} at {factor}, {told:?}"
+                        );
+                    }
                 }
             }
         }

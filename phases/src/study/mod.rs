@@ -193,7 +193,7 @@ impl Spec {
 /// What a study brings back.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Operations that began and ended within the counted time.
+    /// Operations that ended within the counted time.
     pub ops: u64,
     /// Operations that ended in an abort, not among `ops`.
     pub aborted: u64,
