@@ -243,6 +243,22 @@ pub struct CpuCounts {
 }
 
 impl CpuCounts {
+    /// These and `factor` times `other`.
+    pub(crate) fn plus(&self, factor: f64, other: &CpuCounts) -> CpuCounts {
+        CpuCounts {
+            resumes: self.resumes + factor * other.resumes,
+            requests: self.requests + factor * other.requests,
+            doorbells: self.doorbells + factor * other.doorbells,
+            inline_lines: self.inline_lines + factor * other.inline_lines,
+            completions: self.completions + factor * other.completions,
+            decodes: self.decodes + factor * other.decodes,
+            dispatches: self.dispatches + factor * other.dispatches,
+            encodes: self.encodes + factor * other.encodes,
+            copied: self.copied + factor * other.copied,
+            probes: self.probes + factor * other.probes,
+        }
+    }
+
     /// The time this takes, in nanoseconds.
     pub fn cost_ns(&self, cpu: &CpuProfile) -> f64 {
         self.resumes * cpu.resume.value

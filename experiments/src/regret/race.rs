@@ -30,8 +30,11 @@ const ROUNDS: [Round; 4] = [
     Round { commits: 4_000.0, each: EACH, within: 0.0, most: 1 },
 ];
 
-/// Before the first round the tuner's choice runs alone, to tell how long it is; so many commits, by the tuner's word.
+/// Before the first round the tuner's choice runs alone, to tell how long it is: so many commits, by the tuner's word, which may be far off.
+/// So it begins with no more than so many seconds, and goes on until there is a share of those commits.
 const PILOT: f64 = 200.0;
+const AT_FIRST: f64 = 0.01;
+const ENOUGH: f64 = 0.25;
 
 /// The winner and the choice are measured with so many other seeds, and make so many commits with each.
 const SEEDS: u64 = 4;
@@ -55,7 +58,7 @@ const MOST_CUSTOMERS: f64 = 4.0 * 2.0 * 16.0;
 /// Longest run, in seconds of virtual time, whatever the rate is said to be.
 const LONGEST: f64 = 60.0;
 
-/// Where the pilot commits nothing, the next one is so many times as long.
+/// Where the pilot commits too little, the next one is so many times as long.
 const LONGER: f64 = 8.0;
 
 /// Seeds of the last measurement lie beyond those that are drawn.
@@ -366,14 +369,14 @@ impl Track<'_> {
 
     /// The rate of a plan that runs alone, to tell how long rounds are to be.
     fn pilot(&mut self, plan: Runner<'_>) -> Result<f64, CliError> {
-        let mut pilot = PILOT / plan.candidate.forecast.committed_per_s.max(1.0);
+        let mut pilot = (PILOT / plan.candidate.forecast.committed_per_s.max(1.0)).min(AT_FIRST);
         loop {
-            if let Some(rate) = positive(self.one(plan, pilot)?) {
+            let rate = self.one(plan, pilot)?.per_s;
+            if rate * pilot >= ENOUGH * PILOT {
                 return Ok(rate);
             }
-            // It may have been foretold far too much, or commit nothing at all.
             if pilot >= LONGEST || self.events > self.most_events {
-                return Ok(1.0 / pilot);
+                return Ok(rate.max(1.0 / pilot));
             }
             pilot *= LONGER;
         }

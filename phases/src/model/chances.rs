@@ -9,6 +9,7 @@
 //! accesses come to together (locks that an attempt has got in vain), that of several kinds is geometric, and a little too low.
 
 use super::fixpoint::or_all;
+use super::input::KINDS;
 
 /// Below this chance of success an attempt is taken to succeed this often all the same, so that retries stay finite.
 pub(super) const LEAST_SUCCESS: f64 = 1e-6;
@@ -89,17 +90,26 @@ pub(super) struct Odds {
     pub(super) read: f64,
     /// How these, which are means, are spread.
     pub(super) spread: Spread,
+    /// The chance that one of all its accesses to a kind of band, where it comes to them, ends an attempt that has come so far; nothing
+    /// where it is a matter of chance how many there are.
+    pub(super) by_kind: [f64; KINDS],
+    /// The chance that an access meets somebody, whatever becomes of it.
+    pub(super) meets: f64,
 }
 
 impl Odds {
     /// How far two are apart.
     pub(super) fn distance(&self, other: &Odds) -> f64 {
         let apart = |a: f64, b: f64| or_all((a - b).abs());
-        apart(self.home, other.home).max(apart(self.write, other.write)).max(apart(self.read, other.read))
+        let by_kind = self.by_kind.iter().zip(&other.by_kind).map(|(a, b)| apart(*a, *b)).fold(0.0, f64::max);
+        apart(self.home, other.home)
+            .max(apart(self.write, other.write))
+            .max(apart(self.read, other.read))
+            .max(by_kind)
     }
 
     /// How many numbers they are.
-    pub(super) const NUMBERS: usize = 3 * (1 + POWERS);
+    pub(super) const NUMBERS: usize = 3 * (1 + POWERS) + KINDS + 1;
 
     /// Adds the chances that an access does not do well: once, and in so many attempts.
     pub(super) fn failing(&self, numbers: &mut Vec<f64>) {
@@ -108,6 +118,8 @@ impl Odds {
         for powers in [home, write, read] {
             numbers.extend(powers.map(|well| 1.0 - well));
         }
+        numbers.extend(self.by_kind);
+        numbers.push(self.meets);
     }
 
     /// From what [`Odds::failing`] gives, or what is near it: more than certain is certain.
@@ -115,7 +127,9 @@ impl Odds {
         let chance = |n: usize| numbers[n].clamp(0.0, 1.0);
         let powers = |kind: usize| std::array::from_fn(|k| 1.0 - chance(3 + kind * POWERS + k));
         let spread = Spread { home: powers(0), write: powers(1), read: powers(2) };
-        Odds { home: chance(0), write: chance(1), read: chance(2), spread }
+        let by_kind = std::array::from_fn(|kind| chance(3 * (1 + POWERS) + kind));
+        let meets = chance(Odds::NUMBERS - 1);
+        Odds { home: chance(0), write: chance(1), read: chance(2), spread, by_kind, meets }
     }
 }
 
@@ -134,9 +148,10 @@ impl Together {
         Together { accesses: 0.0, does_well: 0.0, well: [0.0; POWERS] }
     }
 
-    /// So many accesses to a kind, each of which ends its attempt with chance `gives_up` and does `well` so often.
-    pub(super) fn add(&mut self, accesses: f64, gives_up: f64, well: &[f64; POWERS]) {
-        let all = |chance: f64| accesses * chance.max(LEAST_SUCCESS).ln();
+    /// So many accesses to a kind, each of which ends its attempt with chance `gives_up` and does `well` so often. Together they are in
+    /// the way of others as often as `apart` would be each by itself.
+    pub(super) fn add(&mut self, accesses: f64, apart: f64, gives_up: f64, well: &[f64; POWERS]) {
+        let all = |chance: f64| apart * chance.max(LEAST_SUCCESS).ln();
         self.accesses += accesses;
         self.does_well += all(1.0 - gives_up);
         for (sum, &well) in self.well.iter_mut().zip(well) {
@@ -145,13 +160,18 @@ impl Together {
     }
 
     /// The same of accesses to a single band, whose records are met alike: what does well once does so each time with the same chance.
-    pub(super) fn add_alike(&mut self, accesses: f64, gives_up: f64) {
-        let once = accesses * (1.0 - gives_up).max(LEAST_SUCCESS).ln();
+    pub(super) fn add_alike(&mut self, accesses: f64, apart: f64, gives_up: f64) {
+        let once = apart * (1.0 - gives_up).max(LEAST_SUCCESS).ln();
         self.accesses += accesses;
         self.does_well += once;
         for (sum, times) in self.well.iter_mut().zip(1..) {
             *sum += f64::from(times) * once;
         }
+    }
+
+    /// The logarithm of the chance by which attempts come out right.
+    pub(super) fn does_well(&self) -> f64 {
+        self.does_well
     }
 
     /// The chance of one access to end its attempt, and to do well so often, if all were alike.
@@ -196,12 +216,12 @@ mod tests {
     fn one_of_twenty_is_not_twenty_that_are_met_a_little() {
         let well = |each: f64| std::array::from_fn(|k| f64::powi(each, k as i32 + 1));
         let mut together = Together::none();
-        together.add(1.0, 0.9, &well(0.1));
-        together.add(19.0, 0.0, &well(1.0));
+        together.add(1.0, 1.0, 0.9, &well(0.1));
+        together.add(19.0, 19.0, 0.0, &well(1.0));
         let (each, well) = together.each();
         let mut alike = Together::none();
-        alike.add_alike(1.0, 0.9);
-        alike.add_alike(19.0, 0.0);
+        alike.add_alike(1.0, 1.0, 0.9);
+        alike.add_alike(19.0, 19.0, 0.0);
         assert!((alike.each().0 - each).abs() < 1e-12 && (alike.each().1[2] - well[2]).abs() < 1e-12);
         assert!((power(1.0 - each, 20.0) - 0.1).abs() < 1e-12, "{each}");
         // And it is the same one each time: three attempts do well once in a thousand.

@@ -32,6 +32,7 @@ use super::races::Readers;
 use super::runs::{Runs, at_once_denied, checks_at_commit};
 use super::solve::Solution;
 use super::waiting::{Waiting, circles};
+use super::way::Way;
 use crate::plan::{Phase, Via};
 use crate::rule::{OnConflict, Packing};
 use primitives::fabric::CpuWork;
@@ -48,6 +49,9 @@ struct Mean {
     /// Time for which records that are written are locked, per transaction, and those that are only read.
     written_ns: [f64; KINDS],
     read_ns: [f64; KINDS],
+    /// The same, each time as often as the transaction has such records.
+    written_together: [f64; KINDS],
+    read_together: [f64; KINDS],
     /// From a read to the lock, or to the check: weighted sums, and their weights; and those of each class.
     until_lock: f64,
     writers: f64,
@@ -76,8 +80,8 @@ struct Mean {
     /// Where ages decide.
     aging: Aging,
     /// Under OCC, of those that an access meets, how many are still there when it comes back: weighted sums.
-    still_there: f64,
-    failing: f64,
+    still_there: [f64; KINDS],
+    failing: [f64; KINDS],
 }
 
 /// How long a class takes from a read to the lock, and to the check.
@@ -95,6 +99,8 @@ struct Exposed {
     /// Those that they only read.
     by_reads: [f64; KINDS],
     wanted: Option<Wanted>,
+    /// How many of a kind who holds one holds at a time, of those that are written and of those that are only read.
+    together: [[f64; KINDS]; 2],
 }
 
 /// Records that are read and that somebody wants to write: no more readers come until those have left.
@@ -107,9 +113,35 @@ struct Wanted {
     left: [f64; KINDS],
 }
 
+impl Mean {
+    /// Adds that records of each kind that are written are held for so many nanoseconds each, times a factor.
+    fn hold_written(&mut self, factor: f64, records: [f64; KINDS], ns: [f64; KINDS]) {
+        hold(&mut self.written_ns, &mut self.written_together, factor, records, ns);
+    }
+
+    /// The same of those that are only read.
+    fn hold_read(&mut self, factor: f64, records: [f64; KINDS], ns: [f64; KINDS]) {
+        hold(&mut self.read_ns, &mut self.read_together, factor, records, ns);
+    }
+}
+
+fn hold(
+    alone: &mut [f64; KINDS],
+    together: &mut [f64; KINDS],
+    factor: f64,
+    records: [f64; KINDS],
+    ns: [f64; KINDS],
+) {
+    for kind in 0..KINDS {
+        let held = factor * records[kind] * ns[kind];
+        alone[kind] += held;
+        together[kind] += held * records[kind];
+    }
+}
+
 impl Exposed {
     fn by_writers(by_writes: [f64; KINDS]) -> Exposed {
-        Exposed { by_writes, by_reads: [0.0; KINDS], wanted: None }
+        Exposed { by_writes, by_reads: [0.0; KINDS], wanted: None, together: [[1.0; KINDS]; 2] }
     }
 }
 
@@ -130,8 +162,9 @@ struct Ends {
     /// Of such accesses of the kind of band, or of all of them, the share that are of this kind of access; and bands that they go to.
     share: f64,
     bands: usize,
-    /// How many meet somebody, in each kind of band.
+    /// How many meet somebody, in each kind of band; and of those to the kind that is looked at, the share that do.
     met: [f64; KINDS],
+    meets: f64,
     /// How often one waits, and for how long.
     waits: f64,
     waited_ns: f64,
@@ -185,7 +218,7 @@ impl Model<'_> {
                 let quicker = sum.span / 6.0;
                 let by_writes = plus(sum.written_ns, quicker, sum.commits);
                 let by_reads = plus([0.0; KINDS], quicker, sum.looks);
-                [Exposed { by_writes, by_reads, wanted: None }, Exposed::by_writers(sum.written_ns)]
+                [Exposed { by_reads, ..Exposed::by_writers(by_writes) }, Exposed::by_writers(sum.written_ns)]
             }
             Packing::Locked => {
                 // Held by one alone even where it is only read, or with others.
@@ -196,11 +229,15 @@ impl Model<'_> {
                 let wanted =
                     marks.then(|| Wanted { asked: sum.wants, read_ns: sum.read_ns, left: sum.aging.left() });
                 [
-                    Exposed { by_writes, by_reads: sum.read_ns, wanted: None },
-                    Exposed { by_writes, by_reads: not_shared, wanted },
+                    Exposed { by_reads: sum.read_ns, ..Exposed::by_writers(by_writes) },
+                    Exposed { by_reads: not_shared, wanted, ..Exposed::by_writers(by_writes) },
                 ]
             }
         };
+        let together = [(sum.written_together, sum.written_ns), (sum.read_together, sum.read_ns)];
+        let together = together
+            .map(|(together, alone)| std::array::from_fn(|kind| mean(together[kind], alone[kind]).max(1.0)));
+        let exposed = |until: Until| exposed(until).map(|exposed| Exposed { together, ..exposed });
         let [to_write, to_read] = exposed(until);
         let mut waiting = Waiting::Never;
         if self.needs().packing == Packing::Locked {
@@ -223,10 +260,18 @@ impl Model<'_> {
                 }
             };
         }
-        next.again = mean(sum.still_there, sum.failing);
         let of = |access, exposed| self.over_bands(others, access, exposed, waiting, None);
         let (home, writes, reads) =
             (of(Access::Home, to_write), of(Access::Write, to_write), of(Access::Read, to_read));
+        // By where it is that accesses meet somebody.
+        let [commits, looks] = [sum.commits, sum.looks].map(|of_kind| of_kind.iter().sum::<f64>());
+        let (mut met_in_all, mut again) = (0.0, 0.0);
+        for kind in 0..KINDS {
+            let met = commits * (home.met[kind] + writes.met[kind]) + looks * reads.met[kind];
+            met_in_all += met;
+            again += met * mean(sum.still_there[kind], sum.failing[kind]);
+        }
+        next.again = mean(again, met_in_all);
         if self.needs().packing == Packing::Locked {
             let writers = mean(sum.writers, sum.writers + sum.readers);
             let of_all = |home: f64, write: f64, read: f64| (home + write) * writers + read * (1.0 - writers);
@@ -283,6 +328,8 @@ impl Model<'_> {
             write: writes.gives_up,
             read: reads.gives_up,
             spread: Spread { home: home.well, write: writes.well, read: reads.well },
+            by_kind: [0.0; KINDS],
+            meets: mean(met_in_all, commits + looks),
         };
         if self.workload().classes.iter().any(|class| !class.kinds.is_empty()) {
             let classes = self.workload().classes.iter().zip(&sum.until);
@@ -304,7 +351,13 @@ impl Model<'_> {
         waiting: Waiting,
     ) -> Odds {
         let [mut home, mut write, mut read] = [Together::none(); 3];
-        for (kind, asked) in (0..).zip(&class.kinds) {
+        let at_touch = matches!(self.needs().packing, Packing::Locked | Packing::Versions);
+        let (mut by_kind, mut meets) = ([0.0; KINDS], 0.0);
+        for ((kind, asked), ends_by) in (0..).zip(&class.kinds).zip(&mut by_kind) {
+            let on_the_way = |home: &Together, write: &Together, read: &Together| {
+                home.does_well() + write.does_well() + if at_touch { read.does_well() } else { 0.0 }
+            };
+            let before = on_the_way(&home, &write, &read);
             for (sum, access, accesses, exposed) in [
                 (&mut home, Access::Home, asked.writes, to_write),
                 (&mut write, Access::Write, asked.writes, to_write),
@@ -314,18 +367,56 @@ impl Model<'_> {
                     continue;
                 }
                 let ends = self.over_bands(others, access, exposed, waiting, Some(kind));
+                let accesses = accesses * ends.share;
+                meets += accesses * ends.meets;
+                let apart = self.apart(accesses, kind, access, exposed);
                 match ends.bands {
-                    0 => {}
+                    0 => sum.add(accesses, 0.0, 0.0, &ends.well),
                     1 if self.needs().on_conflict != OnConflict::WaitIfOlder => {
-                        sum.add_alike(accesses * ends.share, ends.gives_up)
+                        sum.add_alike(accesses, apart, ends.gives_up)
                     }
-                    _ => sum.add(accesses * ends.share, ends.gives_up, &ends.well),
+                    _ => sum.add(accesses, apart, ends.gives_up, &ends.well),
                 }
             }
+            *ends_by = -(on_the_way(&home, &write, &read) - before).exp_m1();
         }
         let [(home, home_well), (write, write_well), (read, read_well)] =
             [home, write, read].map(|sum| sum.each());
-        Odds { home, write, read, spread: Spread { home: home_well, write: write_well, read: read_well } }
+        let spread = Spread { home: home_well, write: write_well, read: read_well };
+        Odds { home, write, read, spread, by_kind, meets: meets / (class.reads + class.writes).max(1.0) }
+    }
+
+    /// As how many accesses, each by itself, so many of one transaction to a kind of bands meet others who hold several of its records: of
+    /// fifty accesses that one has met a holder of ten, others may meet the same. With a hundredth of all records in its hands a holder is
+    /// met by one access in a hundred, and by fifty with chance `1 - 0.99^50`.
+    fn apart(&self, accesses: f64, kind: u32, access: Access, exposed: Exposed) -> f64 {
+        if accesses <= 1.0 {
+            return accesses;
+        }
+        let of = kind as usize;
+        let [written, read] = self.of_kind[of];
+        let [with_writes, with_reads] = exposed.together.map(|together| together[of]);
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        // Of those who hold a record of the kind, the shares that write it and that read it, times how many they hold.
+        let all = exposed.by_writes[of] + exposed.by_reads[of];
+        let by_writers = share(exposed.by_writes[of] * with_writes, all);
+        let by_readers = share(exposed.by_reads[of] * with_reads, all);
+        // The chance that an access meets such a holder.
+        let bands = self.workload().bands.iter().zip(&self.reads).filter(|(band, _)| band.kind == kind);
+        let met: f64 = bands
+            .map(|(band, &reads)| {
+                let writes = band.writes.unwrap_or(band.share);
+                let (writes, reads) = (share(writes, written), share(reads, read));
+                let asked = if access == Access::Read { reads } else { writes };
+                asked * (by_writers * writes + by_readers * reads) * band.parts / band.records
+            })
+            .sum();
+        // Next to nothing: each by itself.
+        if met * accesses < 1e-6 {
+            return accesses;
+        }
+        let met = met.min(1.0);
+        (1.0 - (1.0 - met).powf(accesses)) / met
     }
 
     /// Whether readers ask by CAS for locks that they share.
@@ -356,6 +447,7 @@ impl Model<'_> {
             share: 0.0,
             bands: 0,
             met: [0.0; KINDS],
+            meets: 0.0,
             waits: 0.0,
             waited_ns: 0.0,
             gives_up: 0.0,
@@ -398,10 +490,13 @@ impl Model<'_> {
             }
         }
         if all <= 0.0 {
-            return Ends { well: [1.0; POWERS], ..sum };
+            // Nobody else writes there: it is as good as one that everybody may write.
+            let share = f64::from(u8::from(asked <= 0.0 && access != Access::Home));
+            return Ends { share, well: [1.0; POWERS], ..sum };
         }
         let well = sum.well.map(|sum| (sum / all).min(1.0));
-        Ends { share: all / asked, gives_up: (1.0 - all / attempts).max(0.0), well, ..sum }
+        let meets = sum.met.iter().sum::<f64>() / all;
+        Ends { share: all / asked, gives_up: (1.0 - all / attempts).max(0.0), well, meets, ..sum }
     }
 
     /// For how long others hold or change records of a band, to which so many of the accesses that read go and others come at this rate.
@@ -457,7 +552,7 @@ impl Model<'_> {
         index: usize,
     ) {
         let class = &self.workload().classes[index];
-        let ahead = self.workload().reads_ahead;
+        let ahead = self.at_once(costs, class);
         // Each time that it is run.
         let time = |phase: Phase| {
             let times = runs.phases[phase as usize];
@@ -490,14 +585,14 @@ impl Model<'_> {
             // Only those who got all their locks hold them for a check as well.
             let checked = runs.phases[Phase::Validate as usize] - 1.0;
             let in_vain = unlocks * (0.5 * lock + unlocked) + checked * check;
-            sum.written_ns = plus(sum.written_ns, share * (held + in_vain), written);
+            sum.hold_written(share * (held + in_vain), written, [1.0; KINDS]);
             until.lock = 0.5 * fetch + class.think_ns + 0.5 * lock;
             sum.until_lock += share * writes * until.lock;
             // Of those whom an access to be locked meets, some hold the record for as long as it takes to commit, and whoever reads it
             // before they have left fails by what they change; others fail themselves, or had committed between read and lock.
             let back = 0.5 * lock + self.workload().backoff_ns + 0.5 * fetch;
-            sum.failing += share * writes * (held + in_vain + until.lock);
-            sum.still_there += share * writes * (held - back).max(0.0);
+            sum.failing = plus(sum.failing, share * (held + in_vain + until.lock), written);
+            sum.still_there = plus(sum.still_there, share * (held - back).max(0.0), written);
             if class.validates() {
                 until.check = 0.5 * fetch + class.think_ns + lock + 0.5 * check;
                 sum.readers += share * reads;
@@ -509,10 +604,13 @@ impl Model<'_> {
         let at_commit = checks_at_commit(self.needs());
         // All that happens while the transaction comes to its records, and how much of it passes after a lock.
         let records = (reads + writes).max(1.0);
-        let waiting = if self.needs().packing == Packing::Locked { records * met.wait_ns } else { 0.0 };
-        let held_up = records * met.held_up_ns;
+        // It meets others more often than the mean access, or less.
+        let meets = met.meets(met.of(index));
+        let waiting =
+            if self.needs().packing == Packing::Locked { records * met.wait_ns * meets } else { 0.0 };
+        let held_up = records * met.held_up_ns * meets;
         let looked = if at_commit { 0.0 } else { check };
-        let coming = fetch + lock * (1.0 + met.looks) + waiting + looked;
+        let coming = fetch + lock * (1.0 + met.looks * meets) + waiting + looked;
         // What one has while it waits for the others.
         let waits_with = if ahead { 1.0 - 1.0 / records } else { 0.5 };
         let blocked = held_up * waits_with;
@@ -528,7 +626,7 @@ impl Model<'_> {
         let in_vain = 0.5 * failed + unlocked;
         let mut each = held + unlocks * in_vain;
         // Of holders some wait, for times that are spread as those of a process without memory.
-        let waits = -(-records * met.waits * if ahead { 1.0 } else { 0.5 }).exp_m1();
+        let waits = -(-records * met.waits * meets * if ahead { 1.0 } else { 0.5 }).exp_m1();
         let mut spread = if waits > 0.0 { blocked * blocked * (2.0 / waits - 1.0) } else { 0.0 };
         if let Some(by_age) = &runs.by_age {
             // Without waits: who waits how long comes to that.
@@ -557,8 +655,8 @@ impl Model<'_> {
             // It comes to the same record again when those before it have been got again.
             let way = if ahead { lock } else { 0.5 * coming };
             let back = way + time(Phase::Unlock) + self.workload().backoff_ns;
-            sum.failing += share * writes * each;
-            sum.still_there += share * writes * (held - back).max(0.0);
+            sum.failing = plus(sum.failing, share * each, written);
+            sum.still_there = plus(sum.still_there, share * (held - back).max(0.0), written);
         }
         sum.hold += share * records * held;
         sum.hold_squared += share * records * (held * held + spread);
@@ -571,8 +669,27 @@ impl Model<'_> {
         sum.shared += share * reads * runs.came_to;
         sum.entered += share * reads * runs.waits;
         sum.alone += share * writes * runs.came_to;
-        sum.written_ns = plus(sum.written_ns, share * each, written);
-        sum.read_ns = plus(sum.read_ns, share * (each + runs.came_to * met.leaves * look), read);
+        // Of a class whose way is known each kind has its own.
+        let known = !class.kinds.is_empty() && !ahead && runs.by_age.is_none();
+        let each_of: [f64; KINDS] = match known {
+            true => {
+                let middle = Way::middle(&class.kinds);
+                let failed = runs.failed.unwrap_or_default();
+                let late = unlocks - runs.on_the_way * failed.had;
+                std::array::from_fn(|kind| {
+                    let after = (1.0 - middle[kind]) * coming;
+                    let on_the_way = failed.had_for[kind] * coming + failed.had_of[kind] * unlocked;
+                    after
+                        + class.think_ns
+                        + commit
+                        + runs.on_the_way * on_the_way
+                        + late.max(0.0) * (after + class.think_ns + extended + unlocked)
+                })
+            }
+            false => [each; KINDS],
+        };
+        sum.hold_written(share, written, each_of);
+        sum.hold_read(share, read, each_of.map(|each| each + runs.came_to * met.leaves * look));
         sum.readers += share * reads;
         if at_commit {
             let since_read = if ahead { 0.5 * fetch + lock } else { 0.5 * coming };
@@ -585,8 +702,31 @@ impl Model<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::calm;
-    use super::super::input::{Cluster, Elsewhere, TxnClass, Workload};
+    use super::super::fixtures::{calm, cluster, profile};
+    use super::super::input::{Asked, Cluster, Elsewhere, TxnClass, Workload};
+    use super::*;
+    use crate::plan::Needs;
+
+    /// Ten accesses to ten records meet who holds them all once; to a million they meet holders of ten each by itself.
+    #[test]
+    fn who_holds_many_is_met_once() {
+        let apart = |records: f64, accesses: f64| {
+            let class = TxnClass {
+                kinds: vec![Asked { reads: 0.0, writes: 10.0 }],
+                ..TxnClass::new("x", 1.0, 0.0, 10.0)
+            };
+            let bands = vec![Band::new(records, 1.0)];
+            let workload = Workload { classes: vec![class], bands, ..calm(4) };
+            let profile = profile();
+            let model = Model::new(&profile, cluster(4, 1), &workload, &Needs::NOWAIT).expect("valid inputs");
+            let held = Exposed { together: [[10.0; KINDS]; 2], ..Exposed::by_writers([1.0; KINDS]) };
+            model.apart(accesses, 0, Access::Write, held)
+        };
+        assert_eq!((apart(10.0, 10.0), apart(10.0, 1.0)), (1.0, 1.0));
+        assert!((apart(1e6, 10.0) - 10.0).abs() < 1e-3, "{}", apart(1e6, 10.0));
+        let half = apart(100.0, 10.0);
+        assert!((half - (1.0 - 0.9_f64.powi(10)) / 0.1).abs() < 1e-9, "{half}");
+    }
 
     #[test]
     fn a_writer_has_as_many_others_as_come_to_its_records() {

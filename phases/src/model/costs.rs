@@ -2,7 +2,7 @@
 
 use super::buckets::Buckets;
 use super::input::Cluster;
-use super::station::Load;
+use super::station::{Load, Station};
 use crate::demand::{Carriage, Demand};
 use crate::plan::{Phase, Step, Via};
 use primitives::profile::Profile;
@@ -34,6 +34,9 @@ impl PhaseCosts {
     pub(super) fn repeated(&self, times: f64) -> PhaseCosts {
         let mut load = Load::default();
         load.add_scaled(&self.load, times);
+        // Steps that wait for nothing are one turn.
+        let own = &mut load[Station::Core].own;
+        own.ns2 = own.ns2.max(own.ns * own.ns / own.count.max(1.0));
         PhaseCosts {
             load,
             verbs: times * self.verbs,

@@ -10,7 +10,7 @@ use super::met::Met;
 use super::runs::{LockedFirst, Runs};
 use super::solve::{Near, Population, Solution, solve_near};
 use super::station::{Load, Station, behind_left};
-use crate::demand::{Carriage, Demand, Sizes, demand};
+use crate::demand::{Carriage, CpuCounts, Demand, Sizes, demand};
 use crate::plan::{CheckedPlan, Needs, Phase, Plan, Prediction, Step};
 use primitives::fabric::CpuWork;
 use primitives::profile::Profile;
@@ -353,10 +353,15 @@ impl<'a> Model<'a> {
             let next: Option<Vec<(f64, Demand)>> = next.as_ref().map(|next| {
                 self.workload.classes.iter().map(|class| (class.share, of(next, class))).collect()
             });
-            let price = |class: &TxnClass| {
+            let asked = |class: &TxnClass| match again && phase == Phase::Lock {
+                true => of(&carriage, &class.of_one_record()),
+                false => of(&carriage, class),
+            };
+            let mut asked: Vec<Demand> = self.workload.classes.iter().map(asked).collect();
+            long_turns_of_all(&mut asked, &self.workload.classes);
+            let price = |(class, demand): (&TxnClass, Demand)| {
                 let one = (again && phase == Phase::Lock).then(|| class.of_one_record());
                 let class = one.as_ref().unwrap_or(class);
-                let demand = of(&carriage, class);
                 let mut costs = PhaseCosts::of(&demand, self.profile, &self.cluster, self.buckets);
                 if in_steps(&carriage, class) {
                     costs = costs.repeated(class.steps);
@@ -367,7 +372,7 @@ impl<'a> Model<'a> {
                 }
                 costs
             };
-            self.workload.classes.iter().map(price).collect()
+            self.workload.classes.iter().zip(asked).map(price).collect()
         };
         let next = next.map(|next| next.step);
         self.prices.borrow_mut().get((carriage, by(Phase::Fetch), by(Phase::Lock), next, again), price)
@@ -438,7 +443,7 @@ impl<'a> Model<'a> {
             core.path_ns += retries * resume_ns;
         }
         let waits = if runs.came_to > 0.0 { runs.asked * runs.waits / runs.came_to } else { 0.0 };
-        load.delay_ns += pauses_ns + waits * met.wait_ns;
+        load.delay_ns += pauses_ns + waits * met.wait_ns * met.meets(met.of(index));
         load
     }
 
@@ -462,7 +467,14 @@ impl<'a> Model<'a> {
         let apart = self.apart_of(class);
         let first =
             LockedFirst { apart, others: if costs.nic_locks_own { by_cpu } else { own.max(by_cpu) } - apart };
-        Runs::new(&self.needs, class, first, met, self.workload.reads_ahead)
+        Runs::new(&self.needs, class, first, met, self.at_once(costs, class))
+    }
+
+    /// Whether a class asks for all of its records before it knows of any: if the workload does, and where it is known in which order the class comes
+    /// to them, in a single step, whose locks cards hold. Locks that the own CPU holds are taken one by one, and who is denied one asks for no other.
+    pub(super) fn at_once(&self, costs: &Costs, class: &TxnClass) -> bool {
+        let one_by_one = !class.kinds.is_empty() && (class.steps > 1.0 || !costs.nic_locks_own);
+        self.workload.reads_ahead && !one_by_one
     }
 
     /// Of the records that a class writes at home, those in bands whose parts keep to themselves.
@@ -517,6 +529,21 @@ impl<'a> Model<'a> {
             phases,
             utilization: solution.utilization,
             bottleneck: solution.saturated.map_or(Bottleneck::Latency, Bottleneck::Station),
+        }
+    }
+}
+
+/// What a backup does in one turn for many transactions it does for those of all classes, whichever has caused the turn.
+fn long_turns_of_all(demands: &mut [Demand], classes: &[TxnClass]) {
+    let (mut turns, mut work) = (0.0, CpuCounts::default());
+    for (demand, class) in demands.iter().zip(classes) {
+        let [long, _] = &demand.at_length;
+        turns += class.share * long.turns;
+        work = work.plus(class.share, &long.work);
+    }
+    for [long, _] in demands.iter_mut().map(|demand| &mut demand.at_length) {
+        if long.turns > 0.0 {
+            long.work = CpuCounts::default().plus(long.turns / turns, &work);
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct TxnClass {
 }
 
 /// Kinds of bands at most.
-pub const KINDS: usize = 6;
+pub const KINDS: usize = 7;
 
 /// Records that a transaction asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -308,6 +308,20 @@ impl Cluster {
         let chance = backups / nodes; // that a given node backs a given record
         (self.others() * (1.0 - (1.0 - chance).powf(writes)), writes * chance)
     }
+
+    /// The same of records of which it is known how many are other nodes'. The nodes behind a node back its records
+    /// ([`Layout::backups`](crate::store::Layout::backups)), so that all of the own ones are with the same few.
+    fn backups_of_placed(&self, records: Records) -> (f64, f64) {
+        let (others, backups) = (self.others(), f64::from(self.backups));
+        if others < 1.0 {
+            return (0.0, 0.0);
+        }
+        let none_own = (1.0 - records.local).max(0.0);
+        // A node that backs the own one backs one fewer of the others.
+        let none_of = |backed: f64| (1.0 - backed / others).powf(records.remote);
+        let behind = backups * (1.0 - none_own * none_of((backups - 1.0).max(0.0)));
+        (behind + (others - backups) * (1.0 - none_of(backups)), records.remote * backups / others)
+    }
 }
 
 impl TxnClass {
@@ -427,7 +441,7 @@ impl Workload {
                     class.kinds.len() <= KINDS,
                     &what("kinds"),
                     class.kinds.len() as f64,
-                    "must be at most six",
+                    "must be at most seven",
                 )?;
                 for asked in &class.kinds {
                     amount(&what("kinds"), asked.reads.min(asked.writes))?;
@@ -469,7 +483,7 @@ impl Workload {
             share("band.writes", band.writes.unwrap_or(0.0))?;
             must(band.parts >= 1.0, "band.parts", band.parts, "must be at least one")?;
             share("band.away", band.away)?;
-            must((band.kind as usize) < KINDS, "band.kind", f64::from(band.kind), "must be below six")?;
+            must((band.kind as usize) < KINDS, "band.kind", f64::from(band.kind), "must be below seven")?;
         }
         let sum = self.bands.iter().map(|b| b.share).sum::<f64>();
         let sums_to_one = |sum: f64| self.bands.is_empty() || (sum - 1.0).abs() < SHARE_SLACK;
@@ -588,7 +602,12 @@ impl Workload {
         }
         if phase == Phase::Log {
             let records = class.writes + class.inserts;
-            let (nodes, local) = cluster.backups_of(records);
+            let (nodes, local) = match class.elsewhere {
+                Some(there) => {
+                    cluster.backups_of_placed(Records { remote: there.writes, local: records - there.writes })
+                }
+                None => cluster.backups_of(records),
+            };
             touch = Touch { remote: records, nodes, local, chances: None, ..touch };
         }
         touch

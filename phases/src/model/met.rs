@@ -35,6 +35,11 @@ impl Met {
         self.own.get(class).unwrap_or(&self.odds)
     }
 
+    /// How many times as often as the mean access one of a class with these odds meets somebody.
+    pub(super) fn meets(&self, odds: &Odds) -> f64 {
+        if self.odds.meets > 0.0 { odds.meets / self.odds.meets } else { 1.0 }
+    }
+
     /// How far two are apart, relative where they are times.
     pub(super) fn distance(&self, other: &Met) -> f64 {
         let relative = |a: f64, b: f64| or_all((a - b).abs() / a.abs().max(b.abs()).max(1.0));

@@ -30,6 +30,7 @@ pub mod station;
 mod tune;
 mod turned;
 mod waiting;
+mod way;
 
 pub use choices::{Against, Choice, Price, choices};
 pub use corrected::{Correction, next_to_run, not_run};

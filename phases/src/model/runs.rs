@@ -4,6 +4,7 @@ use super::ages::PLACES;
 use super::chances::{Chances, LEAST_SUCCESS, Odds, POWERS, Spread, power};
 use super::input::TxnClass;
 use super::met::Met;
+use super::way::{Failed, Way};
 use crate::plan::{Needs, Phase};
 use crate::rule::{OnConflict, Packing};
 
@@ -29,6 +30,9 @@ pub(super) struct Runs {
     at_risk: Option<[f64; 3]>,
     /// Where ages decide, how the first attempt differs from later ones.
     pub(super) by_age: Option<ByAge>,
+    /// Attempts that fail on the way to their records for each commit, and how far they come where it is known in which order.
+    pub(super) on_the_way: f64,
+    pub(super) failed: Option<Failed>,
 }
 
 /// First attempts, and later ones, where whoever fails keeps its age ([`super::ages`]).
@@ -45,7 +49,7 @@ pub(super) struct ByAge {
 
 /// Of `n` accesses in a row, each of which ends the attempt alike, the share that an attempt which fails comes to, the failing
 /// one included; `success` is the chance that none fails.
-fn share_of_failed(n: f64, success: f64) -> f64 {
+pub(super) fn share_of_failed(n: f64, success: f64) -> f64 {
     if n <= 1.0 {
         return 1.0;
     }
@@ -136,6 +140,8 @@ impl Runs {
                 again: met.again,
                 at_risk,
                 by_age: None,
+                on_the_way: 0.0,
+                failed: None,
             };
         }
         // Fails while it comes to its records, or when its leases are extended or its reads are checked.
@@ -148,8 +154,12 @@ impl Runs {
         let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
         let records = reads + writes;
+        let way = if reads_ahead { None } else { Way::of(&class.kinds, &odds.by_kind) };
         // Of attempts that do well so often: the share of its records that one comes to which fails, and of its locks that it has then.
         let failed = |well: f64| {
+            if let Some(failed) = way.map(|way| way.failed(well)) {
+                return (failed.came_to, failed.had);
+            }
             // Asked for together, all is asked for before anything is known.
             let share = match needs.on_conflict {
                 _ if reads_ahead => 1.0,
@@ -161,6 +171,7 @@ impl Runs {
         let ages = needs.on_conflict == OnConflict::WaitIfOlder;
         let at_risk = (!ages).then_some([home, away, met_reads]);
         let (share, held) = failed(touches);
+        let in_vain = (1.0 + met.again) * finished * (1.0 / touches - 1.0);
         let (attempts, came_to, unlocks, by_age) = if ages {
             let first = ByAge {
                 done: touches,
@@ -190,14 +201,13 @@ impl Runs {
                 Some(ByAge { done_at: done_at.map(|at| at / done), ..first }),
             )
         } else {
-            let in_vain = (1.0 + met.again) * finished * (1.0 / touches - 1.0);
             (finished + in_vain, finished + in_vain * share, in_vain * held + (finished - 1.0), None)
         };
         let validates = if checks_at_commit(needs) { finished } else { came_to };
         let locks = if needs.packing == Packing::Locked { records } else { writes };
         // Whoever waits looks again and again. Of locks asked for together all are looked at once before anybody waits for one.
         let stays = if at_once_denied(needs, reads_ahead) { finished } else { came_to };
-        let looks = if locks > 0.0 { stays * met.looks } else { 0.0 };
+        let looks = if locks > 0.0 { stays * met.looks * met.meets(odds) } else { 0.0 };
         let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
         Runs {
             attempts,
@@ -210,6 +220,8 @@ impl Runs {
             again: if ages { 0.0 } else { met.again },
             at_risk,
             by_age,
+            on_the_way: in_vain,
+            failed: way.filter(|_| !ages).map(|way| way.failed(touches)),
         }
     }
 

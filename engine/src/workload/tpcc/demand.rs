@@ -33,15 +33,19 @@ struct Means {
     remote_bytes: f64,
     /// Stocks among those on other nodes; the rest are customers.
     remote_stocks: f64,
+    /// Steps in which it comes to its records.
+    steps: f64,
     /// Bytes of the records written and created.
     written_bytes: f64,
-    /// Accesses to warehouses, districts, stocks, customers, and to orders with their lines and lists, and those among them that write.
-    /// What is left is never written: items, and the index of names.
+    /// Accesses to warehouses, districts, customers, stocks, and to a warehouse's oldest new order, and those among them that write.
+    /// And those to what else belongs to orders that are delivered: who has got the oldest of its warehouse has met all others who deliver
+    /// there. What is left is never written: items, and the index of names.
     warehouses: Asked,
     districts: Asked,
-    stocks: Asked,
     customers: Asked,
-    orders: Asked,
+    stocks: Asked,
+    oldest: Asked,
+    delivered: Asked,
 }
 
 /// Accesses to one table that only read.
@@ -54,18 +58,21 @@ fn written(writes: f64) -> Asked {
     Asked { reads: 0.0, writes }
 }
 
-/// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest.
+/// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest. It comes to them in this order, but that
+/// items are asked for before their stocks, and a delivery goes from district to district.
 const WAREHOUSES: u32 = 0;
-const ITS_DISTRICTS: u32 = 1;
-const STOCKS: u32 = 2;
+const OLDEST: u32 = 1;
+const ITS_DISTRICTS: u32 = 2;
 const CUSTOMERS: u32 = 3;
-const ORDERS: u32 = 4;
-const REST: u32 = 5;
+const STOCKS: u32 = 4;
+const DELIVERED: u32 = 5;
+const REST: u32 = 6;
 
 impl Means {
     /// Accesses to each kind of band, in the order of their numbers.
     fn kinds(&self) -> Vec<Asked> {
-        let named = [self.warehouses, self.districts, self.stocks, self.customers, self.orders];
+        let named =
+            [self.warehouses, self.oldest, self.districts, self.customers, self.stocks, self.delivered];
         let left = |all: f64, of: fn(&Asked) -> f64| (all - named.iter().map(of).sum::<f64>()).max(0.0);
         let rest = Asked { reads: left(self.reads, |n| n.reads), writes: left(self.writes, |n| n.writes) };
         named.into_iter().chain([rest]).collect()
@@ -82,12 +89,14 @@ impl Means {
             remote: Elsewhere { reads: 0.0, writes: 0.0 },
             remote_bytes: 0.0,
             remote_stocks: 0.0,
+            steps: 1.0,
             written_bytes: 0.0,
             warehouses: Asked::default(),
             districts: Asked::default(),
-            stocks: Asked::default(),
             customers: Asked::default(),
-            orders: Asked::default(),
+            stocks: Asked::default(),
+            oldest: Asked::default(),
+            delivered: Asked::default(),
         }
     }
 }
@@ -135,6 +144,8 @@ impl Tpcc {
                     at_home: AtHome { writes: 2.0 + customers_home * (1.0 - elsewhere), ..AtHome::default() },
                     remote: Elsewhere { reads: elsewhere * names, writes: elsewhere },
                     remote_bytes: elsewhere * (bytes(customer::WORDS) + 8.0 * names),
+                    // Warehouse and district, then the customer.
+                    steps: 2.0,
                     written_bytes: bytes(fixed),
                     warehouses: written(1.0),
                     districts: written(1.0),
@@ -145,10 +156,11 @@ impl Tpcc {
             }
             // The customer, the entry in its list of orders, the order and its lines.
             Kind::OrderStatus => Means {
+                // Customer, entry, order, lines.
+                steps: 4.0,
                 scanned: told(names + 1.0 + LINES, 0.0),
                 at_home: AtHome { reads: 2.0 + LINES + customers_home, ..AtHome::default() },
                 customers: only_read(1.0),
-                orders: only_read(2.0 + LINES),
                 ..Means::reading(names + 3.0 + LINES)
             },
             Kind::Delivery => {
@@ -161,10 +173,13 @@ impl Tpcc {
                 Means {
                     writes,
                     scanned,
+                    // The same of each district.
+                    steps: 4.0 * DISTRICTS as f64,
                     at_home,
                     written_bytes: DISTRICTS as f64 * each,
                     customers: written(DISTRICTS as f64),
-                    orders: written(DISTRICTS as f64 * (2.0 + LINES)),
+                    oldest: written(1.0),
+                    delivered: written(DISTRICTS as f64 * (2.0 + LINES) - 1.0),
                     ..Means::reading(0.0)
                 }
             }
@@ -172,12 +187,16 @@ impl Tpcc {
                 // A small population has fewer orders than are asked for.
                 let lines = RECENT.min(self.size.orders) as f64 * LINES;
                 let items = self.population.draws.items.different(lines);
+                // Where few orders wait to be delivered, the oldest is one of those it looks at.
+                let waiting = self.size.orders - self.size.delivered();
                 Means {
+                    // The district, its lines, stocks.
+                    steps: 3.0,
                     districts: only_read(1.0),
                     stocks: only_read(items),
                     scanned: told(lines, 0.0),
                     at_home: AtHome { reads: 1.0 + lines, ..AtHome::default() },
-                    orders: only_read(lines),
+                    oldest: only_read(if waiting < RECENT { 1.0 } else { 0.0 }),
                     ..Means::reading(1.0 + lines + items)
                 }
             }
@@ -195,6 +214,7 @@ impl Tpcc {
                     scanned: means.scanned,
                     at_home: if self.home_tables() == 0 { AtHome::default() } else { means.at_home },
                     elsewhere: Some(means.remote),
+                    steps: means.steps,
                     kinds: means.kinds(),
                     ..TxnClass::new(name, share, means.reads, means.writes)
                 };
@@ -227,7 +247,7 @@ impl Tpcc {
         };
         let (to_warehouses, to_districts) = (shares(&|m| m.warehouses), shares(&|m| m.districts));
         let (to_stocks, to_customers) = (shares(&|m| m.stocks), shares(&|m| m.customers));
-        let to_orders = shares(&|m| m.orders);
+        let (to_oldest, to_delivered) = (shares(&|m| m.oldest), shares(&|m| m.delivered));
         // Terminals keep to warehouses of their node, if it has any: as many groups of them as there are warehouses or workers.
         let homes = if self.size.warehouses < self.size.nodes {
             1.0
@@ -236,6 +256,7 @@ impl Tpcc {
         };
         let mut bands = vec![
             band(WAREHOUSES, warehouses, to_warehouses, homes),
+            band(OLDEST, warehouses, to_oldest, homes),
             band(ITS_DISTRICTS, warehouses * DISTRICTS as f64, to_districts, homes),
         ];
         // Of stocks and customers few are another warehouse's, but where each order has one of another node.
@@ -257,11 +278,11 @@ impl Tpcc {
             0.0
         };
         bands.push(Band { away, ..band(CUSTOMERS, customers, to_customers, mostly_home) });
-        // Nobody comes to the orders of another warehouse.
+        // Each is one delivery's alone.
         let orders = LINES * warehouses * (DISTRICTS * self.size.orders) as f64;
-        bands.push(band(ORDERS, orders, to_orders, homes));
+        bands.push(band(DELIVERED, orders, to_delivered, orders));
         // The rest is spread over items and names, and never written.
-        let named = [to_warehouses, to_districts, to_stocks, to_customers, to_orders];
+        let named = [to_warehouses, to_oldest, to_districts, to_customers, to_stocks, to_delivered];
         let rest = named.iter().fold(1.0, |rest, n| rest - n.0);
         bands.push(band(REST, customers + self.size.items as f64, (rest.max(0.0), 0.0), 1.0));
         // Only stocks and customers are looked for elsewhere.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::fixtures::{calm, caps, class, cluster, contended, profile};
+use crate::model::input::Elsewhere;
 use crate::model::knobs::KNOBS;
 use crate::plan::{Plan, Preset, Space, Via};
 use primitives::fabric::AtomicScope;
@@ -405,4 +406,72 @@ fn without_conflicts_every_plan_commits_as_much_or_more() {
             }
         }
     }
+}
+
+/// On a ring of four, each node backed by the two behind it.
+#[test]
+fn own_records_are_backed_by_the_same_few_nodes() {
+    let ring = Cluster { backups: 2, ..cluster(4, 1) };
+    let backs = |node: usize, primary: usize| (1..=2).contains(&((node + 4 - primary) % 4));
+    // Own records alone, with one of another node, and such a one alone: nodes other than the own one that back any, counted.
+    for (local, remote) in [(7.0, 0.0), (7.0, 1.0), (0.0, 1.0), (0.0, 2.0)] {
+        let elsewhere: Vec<Vec<usize>> = match remote as u32 {
+            0 => vec![vec![]],
+            1 => (1..4).map(|a| vec![a]).collect(),
+            _ => (1..4).flat_map(|a| (1..4).map(move |b| vec![a, b])).collect(),
+        };
+        let (mut nodes, mut own) = (0, 0);
+        for primaries in &elsewhere {
+            let any = |node: usize| {
+                local > 0.0 && backs(node, 0) || primaries.iter().any(|&primary| backs(node, primary))
+            };
+            nodes += (1..4).filter(|&node| any(node)).count();
+            own += primaries.iter().filter(|&&primary| backs(0, primary)).count();
+        }
+        let class = TxnClass {
+            elsewhere: Some(Elsewhere { reads: 0.0, writes: remote }),
+            ..class("x", 1.0, 0.0, local + remote)
+        };
+        let workload = Workload { classes: vec![class], ..calm(4) };
+        let touch = workload.touch(
+            &ring,
+            &workload.classes[0],
+            &checked(Plan::uniform(Via::OneSided)),
+            &Needs::OCC,
+            Phase::Log,
+        );
+        let all = elsewhere.len() as f64;
+        assert!((touch.nodes - nodes as f64 / all).abs() < 1e-12, "{local} {remote}: {touch:?}");
+        assert!((touch.local - own as f64 / all).abs() < 1e-12, "{local} {remote}: {touch:?}");
+    }
+}
+
+/// A backup applies 32 entries in a turn, of which few are of a class that writes a hundred records.
+#[test]
+fn backups_apply_what_the_mix_has_logged() {
+    let [few, many] = [(0.9, 1.0), (0.1, 100.0)].map(|(share, writes)| class("x", share, 0.0, writes));
+    let classes = [few, many];
+    let plan = checked(Plan::uniform(Via::OneSided));
+    let workload = Workload { classes: classes.to_vec(), ..calm(4) };
+    let profile = profile();
+    let model = Model::new(&profile, cluster(4, 1), &workload, &Needs::OCC).unwrap();
+    let mut logged: Vec<Demand> = classes
+        .iter()
+        .map(|class| {
+            let touch = workload.touch(&model.cluster, class, &plan, &Needs::OCC, Phase::Log);
+            demand(&model.carriage(&plan, Phase::Log, plan.step(Phase::Log)), &touch, &model.sizes)
+        })
+        .collect();
+    let probes = |logged: &[Demand]| -> Vec<f64> {
+        logged.iter().map(|logged| logged.at_length[0].work.probes / logged.at_length[0].turns).collect()
+    };
+    let all = |logged: &[Demand]| -> f64 {
+        logged.iter().zip(&classes).map(|(logged, class)| class.share * logged.at_length[0].work.probes).sum()
+    };
+    let (before, sum) = (probes(&logged), all(&logged));
+    assert!(before[1] >= 50.0 * before[0], "{before:?}");
+    long_turns_of_all(&mut logged, &classes);
+    let after = probes(&logged);
+    assert!((after[0] - after[1]).abs() < 1e-9 * after[0], "{after:?}");
+    assert!((all(&logged) - sum).abs() < 1e-9 * sum, "nothing is lost");
 }
