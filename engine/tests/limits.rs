@@ -1,6 +1,7 @@
 //! Where protocols end: versions that wrap, timestamps that are used up, leases too long for their field, versions that
 //! are no longer kept, clocks that are wrong. Each has a defined answer, and what committed keeps its promise.
 
+mod ages;
 mod common;
 
 use common::{Case, OTHERS, judge, sim};
