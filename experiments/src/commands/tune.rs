@@ -311,8 +311,8 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     if UNDRAWN.contains(&spec.workload.as_str()) {
         let known = match spec.workload.as_str() {
             "tpcc" => {
-                ", and its classes get in each other's way; of some one-sided plans less than a tenth of what came was foretold, of the rest \
-                 a fifth to all (simulated: experiments/REGRET.md)"
+                "; of plans by calls 0.7 to 1.2 times what came was foretold, of those that lock by CAS a tenth and less where nearly all \
+                 attempts abort (simulated: experiments/REGRET.md)"
             }
             _ if aborted > 0.0 => ", and its transactions get in each other's way",
             // One class that only reads.

@@ -20,6 +20,7 @@ mod fixpoint;
 mod fixtures;
 mod flips;
 mod forecast;
+mod held;
 mod input;
 mod knobs;
 mod met;
