@@ -378,7 +378,7 @@ impl Track<'_> {
             if pilot >= LONGEST || self.events > self.most_events {
                 return Ok(rate.max(1.0 / pilot));
             }
-            pilot *= LONGER;
+            pilot = (pilot * LONGER).min(LONGEST);
         }
     }
 

@@ -5,7 +5,7 @@
 //! its own, of so many accesses to each kind of band, which are drawn within the kind alone. One of twenty that is fought over is
 //! not twenty that are fought over a little: a mean chance to the power of twenty has next to no attempt succeed.
 //!
-//! Waits for locks, and for how long, stay means over all classes and kinds. And where a mean of chances is asked for and not what all
+//! How often classes wait for locks differs as they meet others; for how long stays a mean over all of them. And where a mean of chances is asked for and not what all
 //! accesses come to together (locks that an attempt has got in vain), that of several kinds is geometric, and a little too low.
 
 use super::fixpoint::or_all;

@@ -233,11 +233,11 @@ impl Model<'_> {
                 let races = self.races(readers, unraced_ns, customers, self.leaves_by_cas(costs));
                 next.raced_ns = readers.lost_ns(races);
                 let readers = 1.0 - writers;
-                next.looks += readers * races.enter;
+                next.race_looks = readers * races.enter;
                 next.leaves = races.leave;
                 // Each goes on by itself where all were asked for at once.
                 let alone = readers * (races.enter + next.leaves) * (sum.look - sum.one);
-                next.wait_ns = (next.wait_ns + alone + readers * races.pause_ns).max(0.0);
+                next.race_ns = (alone + readers * races.pause_ns).max(0.0);
                 next.entering_ns = readers * (races.enter * sum.look + races.pause_ns);
             }
         }
@@ -286,8 +286,9 @@ impl Model<'_> {
                 }
                 let ends = self.over_bands(others, access, exposed, waiting, Some(kind));
                 let accesses = accesses * ends.share;
-                meets += accesses * ends.meets;
                 let apart = self.apart(accesses, kind, access, exposed);
+                // A holder of several that is waited for at one of them is not waited for at the next.
+                meets += apart * ends.meets;
                 match ends.bands {
                     0 => sum.add(accesses, 0.0, 0.0, &ends.well),
                     1 if self.needs().on_conflict != OnConflict::WaitIfOlder => {

@@ -443,7 +443,7 @@ impl<'a> Model<'a> {
             core.path_ns += retries * resume_ns;
         }
         let waits = if runs.came_to > 0.0 { runs.asked * runs.waits / runs.came_to } else { 0.0 };
-        load.delay_ns += pauses_ns + waits * met.wait_ns * met.meets(met.of(index));
+        load.delay_ns += pauses_ns + waits * met.looks_and_wait(met.of(index)).1;
         load
     }
 
@@ -471,9 +471,11 @@ impl<'a> Model<'a> {
     }
 
     /// Whether a class asks for all of its records before it knows of any: if the workload does, and where it is known in which order the class comes
-    /// to them, in a single step, whose locks cards hold. Locks that the own CPU holds are taken one by one, and who is denied one asks for no other.
+    /// to them, in a single step, whose locks cards hold. Locks that the own CPU holds are taken one by one, and who is denied one asks for no
+    /// other. So they are under every workload; of those that draw their records a quarter and less is their own node's, and who waits closes
+    /// circles, or is of an age, by what the workload does.
     pub(super) fn at_once(&self, costs: &Costs, class: &TxnClass) -> bool {
-        let one_by_one = !class.kinds.is_empty() && (class.steps > 1.0 || !costs.nic_locks_own);
+        let one_by_one = !class.legs.is_empty() && (class.steps > 1.0 || !costs.nic_locks_own);
         self.workload.reads_ahead && !one_by_one
     }
 

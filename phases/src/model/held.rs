@@ -8,7 +8,7 @@ use super::input::{KINDS, TxnClass};
 use super::met::Met;
 use super::runs::{Runs, at_once_denied, checks_at_commit};
 use super::solve::Solution;
-use super::way::Way;
+use super::way::middle;
 use crate::plan::Phase;
 use crate::rule::Packing;
 use primitives::fabric::CpuWork;
@@ -172,11 +172,11 @@ impl Model<'_> {
         let records = (reads + writes).max(1.0);
         // It meets others more often than the mean access, or less.
         let meets = met.meets(met.of(index));
-        let waiting =
-            if self.needs().packing == Packing::Locked { records * met.wait_ns * meets } else { 0.0 };
+        let (looks, wait_ns) = met.looks_and_wait(met.of(index));
+        let waiting = if self.needs().packing == Packing::Locked { records * wait_ns } else { 0.0 };
         let held_up = records * met.held_up_ns * meets;
         let looked = if at_commit { 0.0 } else { check };
-        let coming = fetch + lock * (1.0 + met.looks * meets) + waiting + looked;
+        let coming = fetch + lock * (1.0 + looks) + waiting + looked;
         // What one has while it waits for the others.
         let waits_with = if ahead { 1.0 - 1.0 / records } else { 0.5 };
         let blocked = held_up * waits_with;
@@ -236,20 +236,19 @@ impl Model<'_> {
         sum.entered += share * reads * runs.waits;
         sum.alone += share * writes * runs.came_to;
         // Of a class whose way is known each kind has its own.
-        let known = !class.kinds.is_empty() && !ahead && runs.by_age.is_none();
+        let known = !class.legs.is_empty() && !ahead && runs.by_age.is_none();
         let each_of: [f64; KINDS] = match known {
             true => {
-                let middle = Way::middle(&class.kinds);
+                let middle = middle(&class.legs);
                 let failed = runs.failed.unwrap_or_default();
-                let late = unlocks - runs.on_the_way * failed.had;
                 std::array::from_fn(|kind| {
                     let after = (1.0 - middle[kind]) * coming;
-                    let on_the_way = failed.had_for[kind] * coming + failed.had_of[kind] * unlocked;
+                    let on_the_way = failed.had_for[kind] * coming + failed.had[kind] * unlocked;
                     after
                         + class.think_ns
                         + commit
                         + runs.on_the_way * on_the_way
-                        + late.max(0.0) * (after + class.think_ns + extended + unlocked)
+                        + runs.late * (after + class.think_ns + extended + unlocked)
                 })
             }
             false => [each; KINDS],

@@ -63,6 +63,20 @@ pub struct TxnClass {
     /// warehouse. Empty: they fall into bands by the bands' shares.
     #[serde(default)]
     pub kinds: Vec<Asked>,
+    /// In which order it comes to them, where that is known. Those of a leg are asked for one after the other, or in one step, as
+    /// `steps` has it.
+    #[serde(default)]
+    pub legs: Vec<Leg>,
+}
+
+/// So many records of one kind, on the way to all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leg {
+    /// Their kind.
+    pub kind: u32,
+    /// How many.
+    pub records: f64,
 }
 
 /// Kinds of bands at most.
@@ -341,6 +355,7 @@ impl TxnClass {
             steps: one_step(),
             spots: None,
             kinds: Vec::new(),
+            legs: Vec::new(),
         }
     }
 
@@ -450,6 +465,12 @@ impl Workload {
                 let off =
                     (sum(|a| a.reads) - class.reads).abs().max((sum(|a| a.writes) - class.writes).abs());
                 must(off < SHARE_SLACK, &what("kinds"), off, "must sum up to its records")?;
+                for (kind, asked) in (0..).zip(&class.kinds).filter(|_| !class.legs.is_empty()) {
+                    let on_the_way: f64 =
+                        class.legs.iter().filter(|leg| leg.kind == kind).map(|leg| leg.records).sum();
+                    let off = (on_the_way - asked.reads - asked.writes).abs();
+                    must(off < SHARE_SLACK, &what("legs"), off, "must sum up to its records of each kind")?;
+                }
                 for (kind, asked) in
                     (0..).zip(&class.kinds).filter(|(_, asked)| asked.reads + asked.writes > 0.0)
                 {
@@ -465,6 +486,11 @@ impl Workload {
                         "must be of kinds with bands, all of parts or none",
                     )?;
                 }
+            }
+            for leg in &class.legs {
+                amount(&what("legs"), leg.records)?;
+                let known = (leg.kind as usize) < class.kinds.len();
+                must(known, &what("legs"), f64::from(leg.kind), "must be of the class's kinds")?;
             }
             if let Some(there) = class.elsewhere {
                 let within = |n: f64, all: f64| (0.0..=all).contains(&n);

@@ -15,8 +15,11 @@ pub(super) struct Met {
     pub(super) wait_ns: f64,
     /// The same with the looks, races of readers apart.
     pub(super) held_up_ns: f64,
-    /// Looks at a lock beyond the first.
+    /// Looks at a lock beyond the first, of those who wait.
     pub(super) looks: f64,
+    /// The same of those who race for a lock that is shared, and what they pause and take longer, in nanoseconds.
+    pub(super) race_looks: f64,
+    pub(super) race_ns: f64,
     /// The same of a lock that is shared, to leave it.
     pub(super) leaves: f64,
     /// What races for such locks take of a transaction's time, for each commit, in nanoseconds.
@@ -29,6 +32,9 @@ pub(super) struct Met {
     pub(super) done_ns: [f64; 2],
 }
 
+/// Its times and counts.
+const AMOUNTS: usize = 12;
+
 impl Met {
     /// The odds of the class at this place.
     pub(super) fn of(&self, class: usize) -> &Odds {
@@ -40,6 +46,12 @@ impl Met {
         if self.odds.meets > 0.0 { odds.meets / self.odds.meets } else { 1.0 }
     }
 
+    /// Looks of an access of such a class beyond the first, and for how long it waits beside them.
+    pub(super) fn looks_and_wait(&self, odds: &Odds) -> (f64, f64) {
+        let meets = self.meets(odds);
+        (meets * self.looks + self.race_looks, meets * self.wait_ns + self.race_ns)
+    }
+
     /// How far two are apart, relative where they are times.
     pub(super) fn distance(&self, other: &Met) -> f64 {
         let relative = |a: f64, b: f64| or_all((a - b).abs() / a.abs().max(b.abs()).max(1.0));
@@ -49,6 +61,8 @@ impl Met {
             .max(or_all((self.waits - other.waits).abs()))
             .max(relative(self.held_up_ns, other.held_up_ns))
             .max(relative(self.looks, other.looks))
+            .max(relative(self.race_looks, other.race_looks))
+            .max(relative(self.race_ns, other.race_ns))
             .max(relative(self.leaves, other.leaves))
             .max(relative(self.raced_ns, other.raced_ns))
             .max(or_all((self.again - other.again).abs()))
@@ -60,10 +74,35 @@ impl Met {
     /// Its numbers in an order that is always the same: chances that accesses fail, once and in each of more attempts, of as many
     /// classes as `like` has; then times in nanoseconds, and counts.
     pub(super) fn numbers(&self, like: &Met) -> Vec<f64> {
-        let Met { waits, wait_ns, held_up_ns, looks, leaves, raced_ns, entering_ns, again, done_ns, .. } =
-            *self;
+        let Met {
+            waits,
+            wait_ns,
+            held_up_ns,
+            looks,
+            race_looks,
+            race_ns,
+            leaves,
+            raced_ns,
+            entering_ns,
+            again,
+            done_ns,
+            ..
+        } = *self;
         let [first, later] = done_ns;
-        let amounts = [waits, wait_ns, held_up_ns, looks, leaves, again, raced_ns, entering_ns, first, later];
+        let amounts = [
+            waits,
+            wait_ns,
+            held_up_ns,
+            looks,
+            leaves,
+            again,
+            raced_ns,
+            entering_ns,
+            first,
+            later,
+            race_looks,
+            race_ns,
+        ];
         let mut numbers = Vec::with_capacity(Odds::NUMBERS * (1 + like.own.len()) + amounts.len());
         self.odds.failing(&mut numbers);
         (0..like.own.len()).for_each(|class| self.of(class).failing(&mut numbers));
@@ -76,17 +115,29 @@ impl Met {
         let chances = Odds::NUMBERS * (1 + self.own.len());
         move |n| match n.checked_sub(chances) {
             None => 1e-3,
-            Some(0 | 3 | 4 | 5) => 1e-2,
+            Some(0 | 3 | 4 | 5 | 10) => 1e-2,
             Some(_) => 100.0,
         }
     }
 
     /// From its numbers.
     pub(super) fn of_numbers(numbers: &[f64]) -> Met {
-        let (odds, amounts) = numbers.split_at(numbers.len() - 10);
+        let (odds, amounts) = numbers.split_at(numbers.len() - AMOUNTS);
         let mut odds = odds.chunks_exact(Odds::NUMBERS).map(Odds::of_failing);
-        let &[waits, wait_ns, held_up_ns, looks, leaves, again, raced_ns, entering_ns, first, later] =
-            amounts
+        let &[
+            waits,
+            wait_ns,
+            held_up_ns,
+            looks,
+            leaves,
+            again,
+            raced_ns,
+            entering_ns,
+            first,
+            later,
+            race_looks,
+            race_ns,
+        ] = amounts
         else {
             unreachable!()
         };
@@ -97,6 +148,8 @@ impl Met {
             wait_ns,
             held_up_ns,
             looks,
+            race_looks,
+            race_ns,
             leaves,
             raced_ns,
             entering_ns,
@@ -117,7 +170,10 @@ mod tests {
         let count = like.numbers(&like).len();
         let numbers: Vec<f64> = (0..count).map(|n| (n + 1) as f64 / (count + 1) as f64).collect();
         let met = Met::of_numbers(&numbers);
-        assert_eq!((met.own.len(), met.waits, met.done_ns[1]), (2, numbers[count - 10], numbers[count - 1]));
+        assert_eq!(
+            (met.own.len(), met.waits, met.race_ns),
+            (2, numbers[count - AMOUNTS], numbers[count - 1])
+        );
         for (back, number) in met.numbers(&like).into_iter().zip(&numbers) {
             assert!((back - number).abs() < 1e-12, "{numbers:?}");
         }

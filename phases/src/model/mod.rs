@@ -37,7 +37,9 @@ pub use choices::{Against, Choice, Price, choices};
 pub use corrected::{Correction, next_to_run, not_run};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, InputError, Ranges, Spots, TxnClass, Workload};
+pub use input::{
+    Asked, AtHome, Band, Cluster, Elsewhere, InputError, Leg, Ranges, Spots, TxnClass, Workload,
+};
 pub use knobs::Input;
 pub use tune::{Candidate, GoOn, Objective, Search, TuneError, Tuning, tune, tune_while};
 pub use turned::{Feature, Otherwise, Saved, Turned, told, turned};

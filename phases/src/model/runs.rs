@@ -2,7 +2,7 @@
 
 use super::ages::PLACES;
 use super::chances::{Chances, LEAST_SUCCESS, Odds, POWERS, Spread, power};
-use super::input::TxnClass;
+use super::input::{KINDS, TxnClass};
 use super::met::Met;
 use super::way::{Failed, Way};
 use crate::plan::{Needs, Phase};
@@ -30,8 +30,10 @@ pub(super) struct Runs {
     at_risk: Option<[f64; 3]>,
     /// Where ages decide, how the first attempt differs from later ones.
     pub(super) by_age: Option<ByAge>,
-    /// Attempts that fail on the way to their records for each commit, and how far they come where it is known in which order.
+    /// Attempts that fail on the way to their records for each commit, those that fail behind it, and how far the former come where it is known in
+    /// which order.
     pub(super) on_the_way: f64,
+    pub(super) late: f64,
     pub(super) failed: Option<Failed>,
 }
 
@@ -141,6 +143,7 @@ impl Runs {
                 at_risk,
                 by_age: None,
                 on_the_way: 0.0,
+                late: 0.0,
                 failed: None,
             };
         }
@@ -154,11 +157,15 @@ impl Runs {
         let (touches, checks) = if at_touch { (locked * read, 1.0) } else { (locked, read) };
         let finished = 1.0 / checks;
         let records = reads + writes;
-        let way = if reads_ahead { None } else { Way::of(&class.kinds, &odds.by_kind) };
+        let way = if reads_ahead { None } else { Way::of(class, &odds.by_kind) };
+        let locks_of: [f64; KINDS] = std::array::from_fn(|kind| {
+            let asked = class.kinds.get(kind).copied().unwrap_or_default();
+            asked.writes + if needs.packing == Packing::Locked { asked.reads } else { 0.0 }
+        });
         // Of attempts that do well so often: the share of its records that one comes to which fails, and of its locks that it has then.
         let failed = |well: f64| {
             if let Some(failed) = way.map(|way| way.failed(well)) {
-                return (failed.came_to, failed.had);
+                return (failed.came_to, failed.of_locks(&locks_of));
             }
             // Asked for together, all is asked for before anything is known.
             let share = match needs.on_conflict {
@@ -207,7 +214,7 @@ impl Runs {
         let locks = if needs.packing == Packing::Locked { records } else { writes };
         // Whoever waits looks again and again. Of locks asked for together all are looked at once before anybody waits for one.
         let stays = if at_once_denied(needs, reads_ahead) { finished } else { came_to };
-        let looks = if locks > 0.0 { stays * met.looks * met.meets(odds) } else { 0.0 };
+        let looks = if locks > 0.0 { stays * met.looks_and_wait(odds).0 } else { 0.0 };
         let left_again = if records > 0.0 { came_to * reads / records * met.leaves } else { 0.0 };
         Runs {
             attempts,
@@ -221,6 +228,7 @@ impl Runs {
             at_risk,
             by_age,
             on_the_way: in_vain,
+            late: finished - 1.0,
             failed: way.filter(|_| !ages).map(|way| way.failed(touches)),
         }
     }

@@ -12,7 +12,7 @@ use super::{Kind, Tpcc, input::KINDS};
 use crate::session::RetryPolicy;
 use crate::workload::demand::{Lookups, Sought};
 use crate::workload::{Scale, Workload as _};
-use phases::model::{Asked, AtHome, Band, Elsewhere, TxnClass, Workload as Demand};
+use phases::model::{Asked, AtHome, Band, Elsewhere, Leg, TxnClass, Workload as Demand};
 
 /// Lines of an order, on average.
 const LINES: f64 = 10.0;
@@ -39,7 +39,8 @@ struct Means {
     written_bytes: f64,
     /// Accesses to warehouses, districts, customers, stocks, and to a warehouse's oldest new order, and those among them that write.
     /// And those to what else belongs to orders that are delivered: who has got the oldest of its warehouse has met all others who deliver
-    /// there. What is left is never written: items, and the index of names.
+    /// there. Nobody is taken to be in the way of what is left: items and the index of names, which are never written, and orders and
+    /// lines that are only read, which a delivery may be about to write.
     warehouses: Asked,
     districts: Asked,
     customers: Asked,
@@ -58,8 +59,7 @@ fn written(writes: f64) -> Asked {
     Asked { reads: 0.0, writes }
 }
 
-/// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest. It comes to them in this order, but that
-/// items are asked for before their stocks, and a delivery goes from district to district.
+/// Kinds of bands: each transaction has so many accesses to each of these tables, and the rest.
 const WAREHOUSES: u32 = 0;
 const OLDEST: u32 = 1;
 const ITS_DISTRICTS: u32 = 2;
@@ -203,6 +203,35 @@ impl Tpcc {
         }
     }
 
+    /// In which order a kind of transaction comes to its records, of which there are so many of each kind of band.
+    fn legs(&self, kind: Kind, kinds: &[Asked]) -> Vec<Leg> {
+        let all = |kind: u32| kinds[kind as usize].reads + kinds[kind as usize].writes;
+        let part = |share: f64| move |kind: u32| Leg { kind, records: share * all(kind) };
+        let (whole, half) = (part(1.0), part(0.5));
+        let legs = match kind {
+            // All that it only reads, and then the district and the stocks; or a line's item and stock after the other's.
+            Kind::NewOrder if self.together => {
+                vec![whole(WAREHOUSES), whole(CUSTOMERS), whole(REST), whole(ITS_DISTRICTS), whole(STOCKS)]
+            }
+            Kind::NewOrder => {
+                vec![
+                    whole(WAREHOUSES),
+                    whole(ITS_DISTRICTS),
+                    whole(CUSTOMERS),
+                    half(REST),
+                    whole(STOCKS),
+                    half(REST),
+                ]
+            }
+            Kind::Payment => vec![whole(WAREHOUSES), whole(ITS_DISTRICTS), whole(REST), whole(CUSTOMERS)],
+            Kind::OrderStatus => vec![whole(CUSTOMERS), whole(REST)],
+            // District by district, customers among the orders.
+            Kind::Delivery => vec![whole(OLDEST), half(DELIVERED), whole(CUSTOMERS), half(DELIVERED)],
+            Kind::StockLevel => vec![whole(ITS_DISTRICTS), whole(OLDEST), whole(REST), whole(STOCKS)],
+        };
+        legs.into_iter().filter(|leg| leg.records > 0.0).collect()
+    }
+
     /// The workload as the cost model sees it where all lookups hit, and the lookups.
     pub(in crate::workload) fn demand(&self, scale: Scale, retry: &RetryPolicy) -> (Demand, Lookups) {
         let kinds = KINDS.iter().filter(|(_, kind)| self.mix.kinds.weight(*kind) > 0);
@@ -216,6 +245,7 @@ impl Tpcc {
                     elsewhere: Some(means.remote),
                     steps: means.steps,
                     kinds: means.kinds(),
+                    legs: self.legs(kind, &means.kinds()),
                     ..TxnClass::new(name, share, means.reads, means.writes)
                 };
                 (class, means)
@@ -281,7 +311,7 @@ impl Tpcc {
         // Each is one delivery's alone.
         let orders = LINES * warehouses * (DISTRICTS * self.size.orders) as f64;
         bands.push(band(DELIVERED, orders, to_delivered, orders));
-        // The rest is spread over items and names, and never written.
+        // The rest is spread over items and names, and taken to be written by nobody.
         let named = [to_warehouses, to_oldest, to_districts, to_customers, to_stocks, to_delivered];
         let rest = named.iter().fold(1.0, |rest, n| rest - n.0);
         bands.push(band(REST, customers + self.size.items as f64, (rest.max(0.0), 0.0), 1.0));

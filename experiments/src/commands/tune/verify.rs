@@ -333,6 +333,7 @@ pub fn keep(
         let missing = dir.missing();
         let there = missing.iter().all(|point| !only.contains(point));
         let goes_on = missing.iter().any(|point| *point >= to);
+        let title = format!("{title} (runs {} to {to} of {all})", from + 1);
         (!there).then(|| Sweep { only: Some(only), goes_on, ..context.sweep(title, jobs) })
     };
     if let Some(first) = part(sweep.title.clone(), 0, shortlisted as u64, &dir) {
