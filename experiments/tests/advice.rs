@@ -55,7 +55,7 @@ fn without_a_plan_one_is_taken_that_can_run_and_it_is_said() {
         let (out, err) = told(&[&["run", "--protocol", protocol], SMALL, &fixed].concat());
         assert!(out.contains("committed"), "{out}");
         match taken {
-            None => assert!(out.starts_with("drtm-h: ") && !err.contains("No plan"), "{err}"),
+            None => assert!(out.contains("\ndrtm-h: ") && !err.contains("No plan"), "{err}"),
             Some(words) => {
                 assert!(err.contains(words) && err.contains("drtm-h cannot run"), "{protocol}: {err}");
             }

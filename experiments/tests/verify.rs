@@ -72,7 +72,10 @@ fn a_regret_comes_with_its_uncertainty() {
     let plan = out.join("verified.plan.yaml");
     let ran = ran.map(|word| if word == "PLAN" { plan.to_str().unwrap() } else { word });
     let (ran, _) = self::told(&[&ran, SMALL].concat());
-    assert!(ran.starts_with("verified: ") && ran.contains("predicted: "), "{ran}");
+    assert!(
+        ran.contains("\nverified: {") && ran.contains(" committed (") && ran.contains("predicted: "),
+        "{ran}"
+    );
     let edited = std::fs::read_to_string(&plan).unwrap().replace("name: verified", "name: mine");
     std::fs::write(&plan, &edited).unwrap();
     let same = [&asked[..], SMALL, &["--out", out.to_str().unwrap()]].concat();

@@ -15,9 +15,9 @@ use crate::transact::{self, Keep, NamedPlan, Run};
 use crate::window;
 use engine::cluster::{RunResult, SAMPLE_EVERY};
 use engine::protocol::{AnyProtocol, Protocol};
-use phases::plan::Phase;
+use phases::plan::{Phase, Preset};
 use phases::rule::Abort;
-use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness, TableName};
+use primitives::measure::{Kind, ResultDir, Row, RunRecord, Steadiness, TableName, count};
 use primitives::mesh::Session;
 use primitives::units::Nanos;
 use std::path::Path;
@@ -184,7 +184,7 @@ fn run_in(session: &mut Option<Session>, args: &RunArgs, context: &Context) -> R
         dir.finish(run.result.interrupted, run.json(&spec))
     });
     // The result before any error: what cannot be kept is at least seen.
-    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run, args.history.as_deref()))?;
+    emit(args.output.json.as_ref(), &run.json(&spec), &shown(&run, &spec, args.history.as_deref()))?;
     replaced?;
     kept?;
     // A run that was stopped in its warm-up has a history all the same.
@@ -339,7 +339,7 @@ pub fn steadiness(found: &Steadiness) -> String {
     let reached = match found.converged {
         Some(false) => "; NOT as precise as asked for",
         None if found.settled == Some(false) => {
-            "; NOT steady in that time: give a longer duration, or a precision instead"
+            "; NOT steady in that time, as where backups have yet to apply their logs: give a longer duration, or a precision instead"
         }
         _ => "",
     };
@@ -409,8 +409,14 @@ fn sampling(result: &RunResult) -> String {
     }
 }
 
+/// The steps of a plan that its name does not tell, on a line of their own.
+fn steps_of(run: &Run) -> String {
+    let told = Preset::named(&run.plan).is_some();
+    if told { String::new() } else { format!("\n{}: {}", run.plan, run.result.plan) }
+}
+
 /// The run for people; `history` is the file that it is kept in.
-pub fn shown(run: &Run, history: Option<&Path>) -> String {
+pub fn shown(run: &Run, spec: &RunSpec, history: Option<&Path>) -> String {
     let r = &run.result;
     if nothing_ended(run) {
         let when = if r.elapsed == Nanos(0) { "in the warm-up" } else { "before anything ended" };
@@ -419,9 +425,18 @@ pub fn shown(run: &Run, history: Option<&Path>) -> String {
     let span = |n: Option<Nanos>| n.map_or("not available".into(), |n| n.to_string());
     let latency = &r.stats.latency;
     let mut text = format!(
-        "{}: {} committed ({} transactions in {}), {} attempts aborted\n\
+        "{} under {} on {}, seed {}: {} of {}, {} each{}\n\
+         {}: {} committed ({} transactions in {}), {} attempts aborted\n\
          latency mean {}, p50 {}, p90 {}, p99 {}, p99.9 {}\n\
          per committed transaction: {:.2} verbs, {:.2} round trips, {:.2} doorbells\n",
+        r.workload,
+        r.protocol,
+        spec.fabric,
+        spec.seed,
+        count(u64::from(r.shape.nodes), "node"),
+        count(u64::from(r.shape.workers), "thread"),
+        count(u64::from(r.plan.coroutines), "coroutine"),
+        steps_of(run),
         run.plan,
         human_rate(r.committed_per_s()),
         r.stats.committed,

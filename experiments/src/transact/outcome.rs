@@ -177,6 +177,8 @@ impl Run {
         let mut document = json!({
             "spec": spec,
             "plan": self.plan,
+            "steps": r.plan.to_string(),
+            "coroutines": r.plan.coroutines,
             "committed": r.stats.committed,
             "committed_per_s": r.committed_per_s(),
             "aborted_per_s": r.aborted_per_s(),

@@ -139,6 +139,14 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// The most that a plan of a protocol got, in the mean of its runs, if one of them ran.
+    pub fn most_under(&self, tuned: &Tuned, protocol: &str) -> Option<f64> {
+        let ran =
+            |rival: &Rival| self.got.iter().find(|(name, _)| *name == rival.name).map(|(_, got)| got.per_s);
+        let all = tuned.rivals.iter().chain(&self.further).filter(|rival| rival.protocol == protocol);
+        all.filter_map(ran).max_by(f64::total_cmp)
+    }
+
     /// Of the plans that ran the one to take: that which got the most, with the count of coroutines that serves it best. Without runs
     /// the model's choice.
     pub fn recommended<'a>(&'a self, tuned: &'a Tuned) -> &'a Rival {
