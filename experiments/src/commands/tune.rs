@@ -545,6 +545,12 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
         text.push_str(&format!("presets under {}:\n", tuned.protocol));
     }
     text.push_str(&presets(tuned, kept));
+    if !kept.got.is_empty() && spec.fabric.virtual_time() {
+        text.push_str(&format!(
+            "what plans got is of one run each; of the choice and the fastest beside it, {FINALISTS} in all, the mean of {}\n",
+            AGAIN + 1
+        ));
+    }
     text.push('\n');
     text.push_str(&why(&tuned.choices, tuned.tuning.best().plan.coroutines));
     text.push_str(&format!("\n{}", others(&tuned.turned)));

@@ -307,7 +307,7 @@ impl Model<'_> {
 
     /// As how many accesses, each by itself, so many of one transaction to a kind of bands meet others who hold several of its records: of
     /// fifty accesses that one has met a holder of ten, others may meet the same. With a hundredth of all records in its hands a holder is
-    /// met by one access in a hundred, and by fifty with chance `1 - 0.99^50`.
+    /// met by one access in a hundred, and by fifty with chance `1 - 0.99^50`. Bands of a kind are taken to be all of one sort, kept apart or not.
     fn apart(&self, accesses: f64, kind: u32, access: Access, exposed: Exposed) -> f64 {
         if accesses <= 1.0 {
             return accesses;
