@@ -547,7 +547,7 @@ fn shown(tuned: &Tuned, spec: &RunSpec, kept: &Kept, caveat: Option<&str>) -> St
     text.push_str(&presets(tuned, kept));
     if !kept.got.is_empty() && spec.fabric.virtual_time() {
         text.push_str(&format!(
-            "what plans got is of one run each; of the choice and the fastest beside it, {FINALISTS} in all, the mean of {}\n",
+            "\nwhat plans got is of one run each; of the choice and the fastest beside it, {FINALISTS} in all, the mean of {}\n",
             AGAIN + 1
         ));
     }
