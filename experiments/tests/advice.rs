@@ -434,7 +434,7 @@ fn forecasts_under_skew_come_with_what_they_were_off_by() {
     let skewed = ["--set", "zipf_theta=0.99"];
     let said = tune("skewed", &skewed).split_whitespace().collect::<Vec<_>>().join(" ");
     for part in
-        ["caveat: some keys are asked for more often", "off by 7.0 % in the median", "experiments/REGRET.md"]
+        ["caveat: some keys are asked for more often", "off by 9.5 % in the median", "experiments/REGRET.md"]
     {
         assert!(said.contains(part), "no {part}: {said}");
     }
@@ -445,11 +445,11 @@ fn forecasts_under_skew_come_with_what_they_were_off_by() {
     let record = std::fs::read_to_string(folder.path().join("skewed/run.json")).unwrap();
     assert!(record.contains("caveat: some keys"), "the page tells it too: {record}");
     // The numbers are those of the table there, of the seed that is named.
-    let (_, measured) = include_str!("../REGRET.md").split_once("**Seed 17**").unwrap();
+    let (_, measured) = include_str!("../REGRET.md").split_once("**Seed 18**").unwrap();
     let row = |start: &str| measured.lines().find(|line| line.starts_with(start)).unwrap();
     for (start, combinations, errors) in [
-        ("| more than a fifth |", "| 161 |", "| 7.0, 42, "),
-        ("| up to a fifth of attempts aborted |", "| 339 |", "| 3.4, 10, "),
+        ("| more than a fifth |", "| 149 |", "| 9.5, 58, "),
+        ("| up to a fifth of attempts aborted |", "| 351 |", "| 3.4, 10, "),
     ] {
         assert!(row(start).contains(combinations) && row(start).contains(errors), "{}", row(start));
     }

@@ -298,7 +298,7 @@ fn caveat(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
 }
 
 /// What to know of forecasts where transactions get in each other's way, with what was measured of it. `experiments/REGRET.md` has the
-/// numbers (the sweep of seed 17, with the model of build d7734f2); nothing is computed from them.
+/// numbers (the sweep of seed 18, with the model of build 846974c8); nothing is computed from them.
 fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
     let forecast = &tuned.tuning.best().forecast;
     let attempts = forecast.aborted_per_s + forecast.committed_per_s;
@@ -342,8 +342,8 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
             _ => "",
         };
         format!(
-            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 7.0 % in the median and \
-             42 % or more in a tenth of 161 drawn combinations; where fewer did, by 3.4 % and 10 % of 339 (simulated, seed 17: \
+            "caveat: {why}{} of attempts are foretold to abort. Where more than a fifth did, foretold rates were off by 9.5 % in the median and \
+             58 % or more in a tenth of 149 drawn combinations; where fewer did, by 3.4 % and 10 % of 351 (simulated, seed 18: \
              experiments/REGRET.md){waits}{runs}",
             percent(aborted)
         )
