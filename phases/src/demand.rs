@@ -8,9 +8,11 @@
 //! Not declared, because it is shared between many operations or happens rarely: forced signals of long
 //! unsignaled runs, bare acknowledgements, retransmissions, polls of an empty completion queue.
 
+mod cpu;
 mod phases;
 mod sequenced;
 
+pub use cpu::CpuCounts;
 pub use phases::demand;
 pub use sequenced::{Inputs, Participants, Pieces, executing, sequencing};
 
@@ -18,7 +20,7 @@ use crate::plan::{CheckedPlan, Needs, Phase, Step, Via};
 use crate::rule::{OnConflict, Packing};
 use crate::store::Shape;
 use primitives::fabric::INLINE_USUAL;
-use primitives::profile::{CpuProfile, Primitive};
+use primitives::profile::Primitive;
 use primitives::rpc::RpcConfig;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -215,63 +217,6 @@ pub struct Flow {
     pub bytes: u32,
     /// The payload is copied into the request.
     pub inline: bool,
-}
-
-/// Work of a core, by what the CPU profile prices.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CpuCounts {
-    /// Coroutines resumed.
-    pub resumes: f64,
-    /// Work requests built.
-    pub requests: f64,
-    /// Doorbells rung.
-    pub doorbells: f64,
-    /// Lines copied into work requests.
-    pub inline_lines: f64,
-    /// Completions taken.
-    pub completions: f64,
-    /// RPC messages decoded.
-    pub decodes: f64,
-    /// RPC handlers called.
-    pub dispatches: f64,
-    /// RPC messages encoded.
-    pub encodes: f64,
-    /// Bytes copied.
-    pub copied: f64,
-    /// Index buckets, records or cache entries looked at.
-    pub probes: f64,
-}
-
-impl CpuCounts {
-    /// These and `factor` times `other`.
-    pub(crate) fn plus(&self, factor: f64, other: &CpuCounts) -> CpuCounts {
-        CpuCounts {
-            resumes: self.resumes + factor * other.resumes,
-            requests: self.requests + factor * other.requests,
-            doorbells: self.doorbells + factor * other.doorbells,
-            inline_lines: self.inline_lines + factor * other.inline_lines,
-            completions: self.completions + factor * other.completions,
-            decodes: self.decodes + factor * other.decodes,
-            dispatches: self.dispatches + factor * other.dispatches,
-            encodes: self.encodes + factor * other.encodes,
-            copied: self.copied + factor * other.copied,
-            probes: self.probes + factor * other.probes,
-        }
-    }
-
-    /// The time this takes, in nanoseconds.
-    pub fn cost_ns(&self, cpu: &CpuProfile) -> f64 {
-        self.resumes * cpu.resume.value
-            + self.requests * cpu.request.value
-            + self.doorbells * cpu.doorbell.value
-            + self.inline_lines * cpu.inline_line.value
-            + self.completions * cpu.completion.value
-            + self.decodes * cpu.rpc_decode.value
-            + self.dispatches * cpu.rpc_dispatch.value
-            + self.encodes * cpu.rpc_encode.value
-            + self.copied * cpu.copy_byte.value
-            + self.probes * cpu.probe.value
-    }
 }
 
 /// One wait of the coordinator: what it waits for, and how often.

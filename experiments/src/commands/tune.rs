@@ -320,8 +320,8 @@ fn of_forecasts(spec: &RunSpec, tuned: &Tuned) -> Option<String> {
         let known = match spec.workload.as_str() {
             "tpcc" => {
                 "; of its usual mix plans by calls were foretold 0.7 to 1.2 times what came, and plans that lock by CAS 0.4 to 1.2 times, or \
-                 next to nothing where four in five attempts abort under waitdie, mvcc and sundial; other mixes and always_distributed are \
-                 worth less (simulated: experiments/REGRET.md)"
+                 next to nothing where four in five attempts abort under waitdie, mvcc and sundial; forecasts of other mixes and of \
+                 always_distributed are worth less (simulated: experiments/REGRET.md)"
             }
             _ if aborted > 0.0 => ", and its transactions get in each other's way",
             // One class that only reads.

@@ -30,6 +30,7 @@ pub mod solve;
 pub mod station;
 mod tune;
 mod turned;
+mod valid;
 mod waiting;
 mod way;
 
@@ -37,12 +38,11 @@ pub use choices::{Against, Choice, Price, choices};
 pub use corrected::{Correction, next_to_run, not_run};
 pub use explain::{Flip, explain};
 pub use forecast::{Bottleneck, Forecast, Model, PhaseForecast};
-pub use input::{
-    Asked, AtHome, Band, Cluster, Elsewhere, InputError, Leg, Ranges, Spots, TxnClass, Workload,
-};
+pub use input::{Asked, AtHome, Band, Cluster, Elsewhere, Leg, Ranges, Spots, TxnClass, Workload};
 pub use knobs::Input;
 pub use tune::{Candidate, GoOn, Objective, Search, TuneError, Tuning, tune, tune_while};
 pub use turned::{Feature, Otherwise, Saved, Turned, told, turned};
+pub use valid::InputError;
 
 /// Protocols that the model knows and that differ in more than a mode, by name: what a choice is made from.
 pub const MODELLED: &[&str] =

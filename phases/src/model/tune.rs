@@ -3,7 +3,8 @@
 use super::explain::{Flip, explain};
 use super::flips::flips;
 use super::forecast::{Forecast, Model};
-use super::input::{Cluster, InputError, Workload};
+use super::input::{Cluster, Workload};
+use super::valid::InputError;
 use crate::plan::{Needs, Phase, Plan, Preset, Space, Step, Via};
 use primitives::fabric::Caps;
 use primitives::profile::Profile;
